@@ -101,7 +101,7 @@ def with_unread(
 
 @dataclass(eq=False, kw_only=True)
 class CorporaSearcher:
-    """Searches several corpora. Threads may share the object.
+    """The corpora that the assistant searches. Threads may share the object.
 
     `expansions` has the documents from outside, by the name of their corpus.
     """

@@ -37,7 +37,7 @@ _VERDICTS = ("grounded", "complete", "consistent", "specific")
 
 
 class LanguageModel:
-    """Does the steps of an assistant with a chat model. Threads may share the object.
+    """A chat model for the steps of an assistant. Threads may share the object.
 
     `ask` sends prompts to the model with these `settings`. `current` returns the prompts in use.
     Every method that calls the model raises ProviderError if the reply does not fit the signature.
@@ -212,7 +212,7 @@ class LanguageModel:
 
 
 class _Adopted:
-    """Reads the adopted prompts of a store, again if the store has new prompts."""
+    """The adopted prompts of a store. They are read again if the store has new prompts."""
 
     def __init__(self, store: Store, model: str) -> None:
         self._store = store

@@ -36,7 +36,7 @@ def interactive(chat: ChatSettings, settings: AssistantSettings) -> ChatSettings
 
 
 class ModelWithFallback:
-    """Does the steps of one answer with a model, and by rules if the model fails.
+    """The steps of one answer, by a model, or by rules if the model fails.
 
     After an outage, a spent budget or a timeout, the model gets no further calls, so a user waits
     for one failure at most. If `needs_model` is True, CallsStoppedError and BudgetError are raised.

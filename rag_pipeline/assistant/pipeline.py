@@ -59,7 +59,7 @@ _FIRST_QUERIES = (
 
 @dataclass(eq=False, kw_only=True)
 class Assistant(CorporaSearcher):
-    """Answers questions from corpora. Threads may share the object.
+    """An assistant that answers questions from corpora. Threads may share the object.
 
     If the confidence of an answer is low, `expansions` search outside the corpora. If the model
     fails, rules answer with a warning. With `needs_model`, a CallsStoppedError or BudgetError of
@@ -163,7 +163,7 @@ class Assistant(CorporaSearcher):
 
 @dataclass(eq=False, kw_only=True)
 class _Answering:
-    """Does the steps of one question. `Assistant.ask` creates an object per question."""
+    """The steps of one question. `Assistant.ask` creates an object per question."""
 
     assistant: Assistant
     chosen: Sequence[SearchedCorpus]

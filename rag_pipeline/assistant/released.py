@@ -25,7 +25,7 @@ AnswerMaker = Callable[[SearchResult], Answer]
 
 
 class SearchedCorpus(Protocol):
-    """Searches a set of documents. With `shows_documents = False`, it returns only passages."""
+    """A searchable set of documents. With `shows_documents = False`, it returns only passages."""
 
     name: str
 
@@ -40,7 +40,7 @@ class SearchedCorpus(Protocol):
 
 
 class ReleasedCorpus:
-    """Searches the newest open release of a corpus."""
+    """The newest open release of a corpus."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus

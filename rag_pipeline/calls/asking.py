@@ -15,7 +15,7 @@ _PER_CLAIM = 32
 
 
 class Asking:
-    """Collects the answers to a set of calls: first the known answers, then the answers of `run`.
+    """The answers to a set of calls: first the known answers, then also the answers of `run`.
 
     `advance` gets the keys of finished calls, to report progress.
     """

@@ -18,7 +18,7 @@ _POLL_SECONDS, _SHARED_POLL_SECONDS = 0.2, 0.5
 
 @dataclass(slots=True)
 class Claims:
-    """Claims the keys of the calls that the code inside the `with` block makes.
+    """The claims on the calls that the code inside the `with` block makes.
 
     The end of the block releases the claims. A claim ends with its process (see `processes`). So
     other runs wait for a slow run, but not for a killed run.

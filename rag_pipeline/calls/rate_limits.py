@@ -84,7 +84,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class RateLimiter:
-    """Limits the requests and tokens per minute to one endpoint, for all threads of a process.
+    """The limits of requests and tokens per minute to one endpoint, for all threads of a process.
 
     If `database` is set, all processes and machines that use the same `name` share the limits. If
     the clocks of machines differ by some seconds, the fastest clock counts.

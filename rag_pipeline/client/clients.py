@@ -131,7 +131,7 @@ def _failure(status: int, text: str) -> InputError | ProviderError:
 
 
 class _Events:
-    """Collects the fields of an event from the lines of a stream."""
+    """The events in the lines of a stream."""
 
     def __init__(self) -> None:
         self._fields: dict[str, str] = {}
@@ -153,7 +153,7 @@ def _options(url: str, token: str | None, seconds: float) -> dict[str, Any]:
 
 
 class Client:
-    """Calls a server, and waits for its replies. Close it, or use it as a context manager.
+    """A client that waits for replies. Close the client, or use it as a context manager.
 
     >>> with Client("http://127.0.0.1:9003", token="…") as client:
     ...     client.ask("How long does confidentiality last?").text
@@ -218,7 +218,7 @@ class Client:
 
 
 class AsyncClient:
-    """Calls a server like `Client`, with methods that are awaited."""
+    """A client like `Client`, with methods that are awaited."""
 
     def __init__(self, url: str, token: str | None = None, seconds: float = _SECONDS) -> None:
         self._http = httpx.AsyncClient(**_options(url, token, seconds))

@@ -19,14 +19,14 @@ Labels = Literal["public"] | tuple[Label, ...]
 
 
 class AccessRule(Settings):
-    """Gives `labels` to the documents whose path matches one of the glob patterns in `match`."""
+    """The `labels` of documents with a path that matches one of the glob patterns in `match`."""
 
     match: str | tuple[str, ...] = Field(min_length=1)
     labels: Labels
 
 
 class Access(Settings):
-    """Gives a document its labels: by the first matching rule, else by metadata, else `default`.
+    """The labels of documents: of the first matching rule, or else of metadata, or else `default`.
 
     `metadata` names a sidecar column or a field of the document's own metadata. Its value is a list
     of labels, or labels separated by commas. An invalid value hides the document from all callers.

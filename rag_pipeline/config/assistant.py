@@ -9,14 +9,14 @@ from rag_pipeline.config.settings import ChatName, Settings, Share
 
 
 class FolderSource(Settings):
-    """Searches a folder with documents that are not in the index."""
+    """A folder with documents that are not in the index."""
 
     source: Literal["folder"]
     path: str
 
 
 class SearxngSource(Settings):
-    """Searches the web with a SearXNG server that allows JSON replies."""
+    """A web search with a SearXNG server that allows JSON replies."""
 
     source: Literal["searxng"]
     base_url: str
@@ -25,7 +25,7 @@ class SearxngSource(Settings):
 
 
 class WebSearchSource(Settings):
-    """Searches the web with OpenAI's web search tool and a model of `chats`."""
+    """A web search with OpenAI's web search tool and a model of `chats`."""
 
     source: Literal["openai_web_search"]
     chat: ChatName
@@ -37,7 +37,7 @@ ExpansionSource = Annotated[
 
 
 class Expansion(Settings):
-    """Searches outside the release if an answer's confidence is low, and keeps found documents.
+    """A search outside the release after an answer of low confidence. Found documents are kept.
 
     The search starts if the probability that the passages hold the answer is below
     `min_confidence`. At most `max_documents` documents of at most `max_characters` characters each
@@ -53,7 +53,7 @@ class Expansion(Settings):
 
 
 class AssistantSettings(Settings):
-    """Configures the assistant. If `chat` is null, rules answer with verbatim sentences.
+    """The settings of the assistant. If `chat` is null, rules answer with verbatim sentences.
 
     `evaluation.answers` configures the answer method, because the evaluation measures the served
     method. An answer lists its first `files` documents. `boosted_files` and `variants` override the

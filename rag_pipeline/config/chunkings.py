@@ -15,7 +15,7 @@ from rag_pipeline.errors import ProviderError
 
 
 class Models(Protocol):
-    """Calls the models of a corpus file. The same call is sent and charged only once."""
+    """The models of a corpus file. The same call is sent and charged only once."""
 
     @property
     def config(self) -> CorpusFile:
@@ -32,7 +32,7 @@ class Models(Protocol):
 
 
 class ChunkingSettings(Settings):
-    """Configures a method that cuts documents into chunks."""
+    """The settings of a method that cuts documents into chunks."""
 
     any_document: ClassVar[bool] = True
     """Whether the method can cut documents from outside the corpus."""

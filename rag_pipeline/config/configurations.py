@@ -11,7 +11,7 @@ LEVELS: tuple[KeyLevel, ...] = get_args(KeyLevel)
 
 
 class Key(str):
-    """Identifies a partition. The string is its name in the store and in Dagster.
+    """The key of a partition. The string is its name in the store and in Dagster.
 
     The name is `chunking`, `chunking.contextualizer`, `chunking.contextualizer.embedding` or a
     configuration's name. It is "" for an asset without partitions. A configuration's key also holds
@@ -84,7 +84,7 @@ class _Choices(Settings):
 
 
 class ConfigurationRule(_Choices):
-    """Names a variant per stage in an entry of `configurations`. `*` means every variant."""
+    """An entry of `configurations`: a variant per stage. `*` means every variant."""
 
     name: Name | None = None
     chunking: str
@@ -95,7 +95,7 @@ class ConfigurationRule(_Choices):
 
 
 class Configuration(_Choices):
-    """Names one variant per stage. The evaluation compares configurations."""
+    """A named choice of one variant per stage. The evaluation compares configurations."""
 
     name: str
     chunking: str

@@ -18,7 +18,7 @@ Outcome = tuple[Document, list[ContextualizedChunk] | ProviderError]
 
 
 class ContextualizerSettings(Settings):
-    """Configures a method that writes the context of each chunk."""
+    """The settings of a method that writes the context of each chunk."""
 
     method: str
 

@@ -30,19 +30,19 @@ from rag_pipeline.errors import ProviderError
 
 
 class RelevanceSettings(Settings):
-    """Configures a judge, which labels the passages that answer a query."""
+    """The settings of a judge, which labels the passages that answer a query."""
 
     judge: str
 
 
 class GoldRelevance(RelevanceSettings):
-    """Labels a passage as relevant if it overlaps a gold span."""
+    """The judge that labels a passage as relevant if it overlaps a gold span."""
 
     judge: Literal["gold"] = "gold"
 
 
 class RelevanceJudge(RelevanceSettings):
-    """Labels the first `passages` passages of each query, without gold spans."""
+    """A judge that labels the first `passages` passages of each query without gold spans."""
 
     passages: int = Field(default=10, ge=1, le=100)
 
@@ -57,14 +57,14 @@ RelevanceVariant = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge", defa
 
 
 class AnswerSettings(Settings):
-    """Configures a method that makes an answer from the first `contexts` chunks of a query."""
+    """The settings of a method that answers from the first `contexts` chunks of a query."""
 
     method: str
     contexts: int = Field(default=5, ge=1, le=50)
 
 
 class ExtractiveAnswers(AnswerSettings):
-    """Answers with at most `sentences` verbatim sentences of the first `contexts` chunks.
+    """Answers of at most `sentences` verbatim sentences from the first `contexts` chunks.
 
     If these chunks hardly match the question, four times as many are read. The intent of the
     question sets the form: quotes, a list or a table. Lists and tables use three times as many
@@ -81,7 +81,7 @@ class ExtractiveAnswers(AnswerSettings):
 
 
 class AnswerMethod(AnswerSettings):
-    """Writes an answer from the passages in new words, for example with a chat model."""
+    """A method that answers in new words from the passages, for example with a chat model."""
 
     @abstractmethod
     def answer(
@@ -94,7 +94,7 @@ Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method", default
 
 
 class EntityExtractor(Settings):
-    """Extracts facts from answers. Two texts match if they are at least `similarity` % similar."""
+    """A method that extracts facts. Two texts match if they are at least `similarity` % similar."""
 
     extractor: str
     similarity: float = Field(default=88.0, ge=50.0, le=100.0)
@@ -110,7 +110,7 @@ Entities = Annotated[EntityExtractor, VariantsOf(ENTITY_EXTRACTORS, "extractor",
 
 
 class ContextJudge(Settings):
-    """Judges the contexts of answers. The settings are weights and penalties of the metrics."""
+    """A judge of the contexts of answers, with the weights and penalties of the metrics."""
 
     judge: str
     contexts: int = Field(default=5, ge=1, le=50)
@@ -146,7 +146,7 @@ AnswerScoreSettings = Annotated[Settings, VariantsOf(ANSWER_SCORES, "score")]
 
 
 class HealthThresholds(Settings):
-    """Sets thresholds for a configuration's health. null means no threshold.
+    """The thresholds for a configuration's health. null means no threshold.
 
     `drop` is the largest accepted decrease of the mean relevance (0 to 1) since the served release.
     """
@@ -160,7 +160,7 @@ class HealthThresholds(Settings):
 
 
 class Evaluation(Settings):
-    """Configures judges, answer methods, thresholds and additional `scores` of answers."""
+    """The settings of judges, answer methods, thresholds and additional `scores` of answers."""
 
     model_config = ConfigDict(defer_build=True)
 

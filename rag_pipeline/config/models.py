@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"[^\W\u0e00-\uffff]{1,4}|[^\s]")
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors."""
+    """A model that turns texts into vectors."""
 
     @property
     def identity(self) -> str:
@@ -38,7 +38,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class LocalEmbedder(Embedder, Protocol):
-    """Embeds with a model in this process, one request at a time."""
+    """An embedding model in this process, for one request at a time."""
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Yield groups of positions in `texts`. Each group fits into one request."""
@@ -53,7 +53,7 @@ EmbedRequest = Callable[[Sequence[Sequence[str]], InputType], Awaitable[tuple[Ve
 
 @runtime_checkable
 class RemoteEmbedder(Embedder, Protocol):
-    """Embeds with a model behind a network. Requests may be concurrent.
+    """An embedding model behind a network. Requests may be concurrent.
 
     An *input* is one text, or for a contextual model the chunks of one document.
     """
@@ -75,7 +75,7 @@ class RemoteEmbedder(Embedder, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Holds the ids and the vectors of a text's tokens, in order."""
+    """The ids and the vectors of a text's tokens, in order."""
 
     ids: npt.NDArray[np.uint32]
     vectors: Vectors
@@ -83,7 +83,7 @@ class Tokens:
 
 @runtime_checkable
 class TokenEmbedder(LocalEmbedder, Protocol):
-    """Also returns token vectors, at least one per text."""
+    """An embedding model that also returns token vectors, at least one per text."""
 
     def embed_tokens(
         self, texts: Sequence[str], input_type: InputType
@@ -93,7 +93,7 @@ class TokenEmbedder(LocalEmbedder, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Holds a chat model's reply. `cut` is "" for a complete reply.
+    """A chat model's reply. `cut` is "" for a complete reply.
 
     `cut` is `length` if the token limit ended the reply, or `content_filter` if the provider did.
     """
@@ -104,7 +104,7 @@ class Completion:
 
 
 class Chat(Protocol):
-    """Sends messages to a chat model. Calls may be concurrent."""
+    """A client of a chat model. Calls may be concurrent."""
 
     identity: str
     """Provider, model and all parameters that change the replies, for call keys."""
@@ -118,7 +118,7 @@ class Chat(Protocol):
 
 
 class EmbeddingSettings(Settings):
-    """Configures a model that turns texts into vectors."""
+    """The settings of a model that turns texts into vectors."""
 
     prices: ClassVar[Mapping[str, Any]] = {}
     """An entry of the prices file. `{"date": …, "models": {"*": {}}}` means free of charge."""
@@ -151,7 +151,7 @@ class EmbeddingSettings(Settings):
 
 
 class ChatSettings(Settings):
-    """Configures a chat model. If `batch` is set, calls go through the vendor's batch API."""
+    """The settings of a chat model. If `batch` is set, calls use the vendor's batch API."""
 
     not_fingerprinted = frozenset({"batch", "batch_poll_seconds"})
     prices: ClassVar[Mapping[str, Any]] = {}

@@ -37,7 +37,7 @@ _MOST_VALUES = 100_000
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses repeated keys, which PyYAML accepts, and aliases with too much content."""
+    """A loader that refuses repeated keys and aliases with too much content."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -24,7 +24,7 @@ from rag_pipeline.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class VariantsOf:
-    """Marks an annotated settings class as the union of a group's classes.
+    """A mark of an annotated settings class as the union of a group's classes.
 
     The setting `key` selects the class. Its type in each class is `Literal["the name"]`. The first
     use of a model with such a field builds the union. So the model needs `defer_build=True`, and

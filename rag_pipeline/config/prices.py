@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 @dataclass(frozen=True, slots=True)
 class ChargedTokens:
-    """Counts the charged tokens of a call. A prompt cache served the part `cached` of `input`."""
+    """The charged tokens of a call. A prompt cache served the part `cached` of `input`."""
 
     input: int = 0
     cached: int = 0
@@ -24,7 +24,7 @@ class ChargedTokens:
 
 
 class Price(BaseModel):
-    """Holds the price of a model in USD per million tokens.
+    """The price of a model in USD per million tokens.
 
     `search` is in USD per thousand searches. `cached_input` defaults to `input`. The price of a
     batched call is multiplied by `batch`.

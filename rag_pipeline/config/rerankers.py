@@ -41,7 +41,7 @@ class RerankLimits:
 
 
 class Scorer(Protocol):
-    """Scores how well passages answer a query, with a model."""
+    """A model that scores how well passages answer a query."""
 
     limits: RerankLimits
     truncate: bool
@@ -53,7 +53,7 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class LocalScorer(Scorer, Protocol):
-    """Scores with a model in this process."""
+    """A scorer with a model in this process."""
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
         """Return one score per passage, in order."""
@@ -61,7 +61,7 @@ class LocalScorer(Scorer, Protocol):
 
 @runtime_checkable
 class RemoteScorer(Scorer, Protocol):
-    """Scores with a model behind a network. Requests may be concurrent."""
+    """A scorer with a model behind a network. Requests may be concurrent."""
 
     max_concurrency: int
 
@@ -70,7 +70,7 @@ class RemoteScorer(Scorer, Protocol):
 
 
 class RerankerSettings(Settings):
-    """Configures a method that reorders the first chunks of a retriever."""
+    """The settings of a method that reorders the first chunks of a retriever."""
 
     compares_tokens: ClassVar[bool] = False
     """Whether the method needs an embedding with token vectors."""
@@ -83,7 +83,7 @@ class RerankerSettings(Settings):
 
 
 class PassageReranker(RerankerSettings):
-    """Scores the first `candidates` chunks of a query as passages.
+    """A method that scores the first `candidates` chunks of a query as passages.
 
     The other chunks follow in the retriever's order. With `on_error: keep_order`, a failed query
     keeps the retriever's order. With `fail`, a search raises the error. A run then fails if more
@@ -95,7 +95,7 @@ class PassageReranker(RerankerSettings):
 
 
 class ModelReranker(PassageReranker):
-    """Scores with a reranking model. The call cache keeps scores by query and passages."""
+    """A reranking model. The call cache keeps its scores by query and passages."""
 
     prices: ClassVar[Mapping[str, Any]] = {}
     """An entry of the prices file. `{"date": …, "models": {"*": {}}}` means free of charge."""
@@ -109,7 +109,7 @@ class ModelReranker(PassageReranker):
 
 
 class FunctionReranker(PassageReranker):
-    """Scores with a function. The function may call the models of the corpus file."""
+    """A reranking function. It may call the models of the corpus file."""
 
     @abstractmethod
     def relevance(self, asked: Sequence[RerankInput], models: Models) -> list[Relevance]:

@@ -13,7 +13,7 @@ LexicalEngine = Literal["bm25s", "rank_bm25", "lance"]
 
 
 class AdaptiveSelection(Settings):
-    """Keeps few chunks for a simple query and more chunks for a complex query.
+    """A selection of few chunks for a simple query and more chunks for a complex query.
 
     `contexts` has three maximum numbers of chunks: for a complexity below 0.3, below 0.7, and from
     0.7 on (see `search.selection`). A query's scores are scaled to 0..1. A chunk is kept if its

@@ -41,7 +41,7 @@ Variable = Annotated[str, AfterValidator(_variable)]
 
 @dataclass(frozen=True, slots=True)
 class NameIn:
-    """Marks a setting that names a variant of another section of the corpus file.
+    """A mark of a setting that names a variant of another section of the corpus file.
 
     The named variant must exist. It is a part of the fingerprint.
     """
@@ -168,7 +168,7 @@ def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class RemoteModel(Settings):
-    """Configures calls to a model behind a network.
+    """The settings of calls to a model behind a network.
 
     All processes and machines with the same call database share the rate limits. If the provider
     reports lower limits, these limits hold. A failed call is retried for `patience_seconds`. If no
@@ -221,7 +221,7 @@ class RemoteModel(Settings):
 
 
 class DocumentsSource(Settings):
-    """Selects the files of the corpus in a folder or bucket, with globs and limits.
+    """The files of the corpus in a folder or bucket, with globs and limits.
 
     - `max_deleted`: A load deletes at most this share of the loaded documents, or up to ten
       documents. If more documents are missing, the load fails until the deletion is allowed.
@@ -272,7 +272,7 @@ class DocumentsSource(Settings):
 
 
 class Retention(Settings):
-    """Sets how long superseded data is kept. Served and current data is always kept.
+    """The times for keeping superseded data. Served and current data is always kept.
 
     - `keep_releases`: This many of the newest releases are kept for rollbacks.
     - `keep_days`: Tables, indexes and results of removed variants are kept for this time.
@@ -292,13 +292,13 @@ class Retention(Settings):
 
 
 class Alerts(Settings):
-    """Names the environment variable that holds the address of a webhook for failures."""
+    """The environment variable with the address of a webhook for failures."""
 
     webhook_env: Variable
 
 
 class Gate(Settings):
-    """Sets the metrics of the gate. In these, a candidate must not be worse than the release.
+    """The metrics in which a candidate must not be worse than the served release.
 
     - `metrics`: If there are none, only the blocking checks decide.
     - `margin`: A loss of at most this much, in the metric's unit, is accepted.

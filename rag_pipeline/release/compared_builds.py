@@ -113,7 +113,7 @@ class _CachedCallsWorkspace(Workspace):
 
 
 class VariationSearch(AbstractContextManager["VariationSearch"]):
-    """Builds and searches indexes of variations. The end of the `with` block deletes them."""
+    """The indexes of variations. The end of the `with` block deletes them."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = _CachedCallsWorkspace(workspace.config)

@@ -28,7 +28,7 @@ _DATASET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class HeaderBackends:
-    """Replaces an assistant's backends by the backends in a request's headers."""
+    """The backends that a request's headers may name."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         check_hosts(allowed)

@@ -65,7 +65,7 @@ class TableToken(Settings):
 
 
 class Signer(Settings):
-    """Settings to verify JSON Web Tokens.
+    """The settings to verify JSON Web Tokens.
 
     - `header`: The header with the token, by default `authorization` with a `Bearer` token.
     - `keys`: A file (JWK, JWKS or PEM), or the https address of a JWKS.
@@ -102,7 +102,7 @@ class CallersFile(Settings):
 
 
 class Callers:
-    """Reads the caller of a request from its headers."""
+    """The callers in a file, which are identified by the headers of a request."""
 
     def __init__(self, file: Path) -> None:
         """Read the file. Raise ConfigError if the file is invalid or names an unusable key."""

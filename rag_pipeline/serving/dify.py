@@ -97,7 +97,7 @@ def _failure(code: int, message: str) -> dict[str, Any]:
 
 
 class DifyDataset:
-    """Searches a Dify dataset as a corpus.
+    """A Dify dataset that the assistant searches like a corpus.
 
     Its segments become chunks with the start 0, because Dify's replies have no offsets.
     """

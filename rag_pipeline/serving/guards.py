@@ -258,7 +258,7 @@ class Guards:
 
 
 class _Reply:
-    """Sends a reply with its request id. `status` is 0 until the reply begins."""
+    """A reply with its request id. `status` is 0 until the reply begins."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class RagPipelineRetriever(BaseRetriever):
-    """Searches the newest open release of a corpus.
+    """A retriever that searches the newest open release of a corpus.
 
     The search finds only documents that the `caller` may see, by default the public documents. Each
     found chunk becomes a LangChain document. Its metadata are the metadata of the corpus's document
@@ -89,7 +89,7 @@ def log_measured(measured: Measured) -> None:
 
 
 class MeasuringRetriever(BaseRetriever):
-    """Returns the documents of another retriever, and scores them in a separate thread.
+    """A retriever that scores the documents of another retriever in a separate thread.
 
     The cosine of the query and a context's nearest sentence sets the context's level. A context
     counts as used if the answer uses it. The answer is an argument of `measure`, or is extracted

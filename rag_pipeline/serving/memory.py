@@ -23,7 +23,7 @@ def half_of_memory() -> int:
 
 
 class OpenReleases:
-    """Closes the least recently searched corpora while the open corpora exceed a memory limit.
+    """The open corpora of a server. Above a memory limit, the least recently searched are closed.
 
     The corpus of the latest search stays open, even if it alone exceeds the limit.
     """

@@ -19,7 +19,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 
 
 class Metrics:
-    """Counts the requests of a server, and reads the state of its corpora at each scrape.
+    """The metrics of a server: counts of its requests, and the state of its corpora.
 
     Counts are sums over all workers. Only `rag_working`, `rag_waiting`, `rag_release`,
     `rag_open_bytes`, `rag_closed` and `process_…` describe the worker that answers the scrape.
@@ -67,7 +67,7 @@ class Metrics:
 
 
 class _State:
-    """Reads gauges at each scrape, and counts model calls since the start of the server."""
+    """Gauges at the time of a scrape, and counts of model calls since the start of the server."""
 
     def __init__(self, opened: OpenReleases, turns: Turns) -> None:
         self._opened, self._corpora = opened, opened.corpora

@@ -136,7 +136,7 @@ def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
 
 
 class StoppableServer(uvicorn.Server):
-    """Serves until SIGINT or SIGTERM, then finishes open requests within a limited time.
+    """A server that finishes open requests within a limited time after SIGINT or SIGTERM.
 
     After the signal, the server still accepts requests for `drain_seconds`. `/ready` then tells
     load balancers to use other servers. A second SIGINT stops the server immediately.
@@ -181,7 +181,7 @@ class _NotAwaited(ThreadPoolExecutor):
 
 
 class _BoundedConnection(H11Protocol):
-    """Limits the waits for a client, and the number of connections.
+    """A connection with limits of the waits for its client and of the number of connections.
 
     uvicorn itself waits without limit for the end of a request's headers, and for the client to
     read its reply. At the limit of connections, the connection with the longest silence is closed.

@@ -5,7 +5,7 @@ from collections import deque
 
 
 class Turns:
-    """Counts the working and the waiting requests of one event loop.
+    """The working and the waiting requests of one event loop.
 
     More threads than processors would make every request slower. The wait is short, because a
     refused client can ask another server.

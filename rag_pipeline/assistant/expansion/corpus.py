@@ -40,7 +40,7 @@ _LOCKS = 16
 
 
 class ExpandedCorpus:
-    """Searches the documents from outside for one corpus. Threads may share the object.
+    """The documents from outside for one corpus. Threads may share the object.
 
     The documents are chunked, contextualized, embedded and searched with the settings of the
     released configuration. Each search indexes new documents first.
@@ -167,7 +167,7 @@ class _ExpansionWorkspace(Workspace):
 
 
 class _IndexedExpansion(Corpus):
-    """Indexes kept documents with the release's configuration after a change of either."""
+    """An index of kept documents with the release's configuration, new after a change of either."""
 
     def __init__(self, released: Corpus, documents: ExpandedDocuments) -> None:
         super().__init__(released.config)

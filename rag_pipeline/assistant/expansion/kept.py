@@ -64,7 +64,7 @@ def expanded_id(found: Document) -> str:
 
 @dataclass(eq=False)
 class ExpandedDocuments:
-    """Stores one corpus's kept documents. Threads and processes may share the store.
+    """The kept documents of one corpus. Threads and processes may share their store.
 
     Without `_settings`, expansion is off. Then no document is added and none expires. `_clock`
     returns the time in Unix seconds.

@@ -52,7 +52,7 @@ WebResult = tuple[Any, Any, Any]
 
 
 class OutsideSource(Protocol):
-    """Finds documents outside the corpus. Their ids are paths or addresses."""
+    """A source of documents outside the corpus. Their ids are paths or addresses."""
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Document]:
         """Return at most k documents, best first. Leave out content hashes in `indexed`.
@@ -73,7 +73,7 @@ def open_source(config: CorpusConfig, expansion: Expansion) -> OutsideSource:
 
 @dataclass(frozen=True, slots=True)
 class WebPages:
-    """Finds documents with a web search. No page is fetched."""
+    """The results of a web search as documents. No page is fetched."""
 
     search: Callable[[str], Iterable[WebResult]]
     max_characters: int
@@ -85,7 +85,7 @@ class WebPages:
 
 
 class Folder:
-    """Finds documents in a folder by the BM25 score of their best passage.
+    """A folder of documents, ranked by the BM25 scores of their best passages.
 
     For each question, the folder's files are hashed. If a file has changed, a new index is built.
     """

@@ -72,7 +72,7 @@ def estimate_tokens(text: str) -> int:
 
 @dataclass(slots=True)
 class Sampled:
-    """Counts tokens with a tokenizer for the first texts, and by their average for later texts."""
+    """A token counter with a tokenizer for the first texts, and their average for later texts."""
 
     encode: Callable[[str], int]
     _sums: dict[str, list[int]] = field(default_factory=dict)

@@ -129,7 +129,7 @@ def _distinct(rows: Iterable[Row | None]) -> list[Row | None]:
 
 
 class _Pairs(dict[str, frozenset[Any]]):
-    """Maps a text to its distinct pairs of neighbouring terms."""
+    """The distinct pairs of neighbouring terms, by text."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer

@@ -51,7 +51,7 @@ _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
 @dataclass(slots=True)
 class DryQueries:
-    """Runs the steps that search, answer and judge dry, one after the other."""
+    """The dry runs of the steps that search, answer and judge, one after the other."""
 
     dry: DryWorkspace
     chosen: Collection[Step]
