@@ -187,7 +187,7 @@ def test_without_its_database_nothing_is_asked(
         workspace = Workspace(
             load_config(write_file(tmp_path, store=bucket, chats={"m": chat_of(server)}))
         )
-        with pytest.raises(StoreError, match="name another by RAG_DATABASE_URL") as error:
+        with pytest.raises(StoreError, match="or change RAG_DATABASE_URL") as error:
             workspace.ask("m")([Prompt("p")])
         assert "secret" not in str(error.value)
         assert not server.requests

@@ -23,7 +23,7 @@ def work(minilm: float, e5: float) -> dict[str, Expected]:
             "e5",
             "about 5 min more, and also reads German, F",
         ),
-        ({"en": 0.8, "de": 0.2}, 7500, "minilm", "BM25 finds German by words; e5 would take about"),
+        ({"en": 0.8, "de": 0.2}, 7500, "minilm", "BM25 finds German by words; --model e5 would"),
         ({"de": 0.6, "en": 0.4}, 90_000, "e5", "e5 reads German, and minilm reads English only"),
     ],
 )

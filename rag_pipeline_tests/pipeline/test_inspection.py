@@ -85,7 +85,7 @@ def test_a_lost_vector_table_loses_its_releases_and_says_so(workspace):
     shutil.rmtree(files(workspace, f"tables/{VECTORS}.lance")[0])
     said = mend(workspace)
     lost = said["releases/release-000002.json"]
-    assert f"{VECTORS} at version" in lost.problem and "that release is lost" in lost.cure
+    assert f"{VECTORS} at version" in lost.problem and "the release is lost" in lost.cure
     assert "releases/current.json" in said
     assert_works_again(workspace)
 
@@ -139,7 +139,7 @@ def test_an_altered_index_of_a_release_is_built_from_the_releases_own_rows(works
 def test_an_unreadable_manifest_is_removed_and_the_newest_whole_release_served(workspace, content):
     workspace.store.write_bytes("releases/release-000002.json", content)
     said = mend(workspace)
-    assert "that release is lost" in said["releases/release-000002.json"].cure
+    assert "the release is lost" in said["releases/release-000002.json"].cure
     assert said["releases/current.json"].cure == "serve release-000001"
     assert "is 0 euros" in Corpus(workspace.config).search("fee of contract 0", k=1)[0].text
 

@@ -337,7 +337,7 @@ def test_the_loss_that_the_sentence_names_is_seen_in_9_of_10_cases(workspace, qu
         own &= rng.random(questions) >= loss / 0.8
         one, other = ({AP: {f"q{i}": float(v) for i, v in enumerate(x)}} for x in (own, base))
         found, (reason,) = compare_scores(one, other, [AP], Gate(), groups, spent(1))
-        return found[AP].outcome, re.findall(r"a loss of ([\d.]+) would be seen", reason)
+        return found[AP].outcome, re.findall(r"show a loss of ([\d.]+) in 9", reason)
 
     stated = np.mean([float(x) for _ in range(30) for x in compared(0.0)[1]])
     assert 0.03 < stated < 0.25

@@ -69,7 +69,7 @@ def test_what_a_corpus_cannot_do_is_refused(sdk):
         sdk.vector_stores.search("tiny", query=QUESTION, rewrite_query=True)
     with pytest.raises(openai.UnprocessableEntityError, match="ranker"):
         sdk.vector_stores.search("tiny", query=QUESTION, ranking_options={"ranker": "none"})
-    with pytest.raises(openai.BadRequestError, match="must be the user's"):
+    with pytest.raises(openai.BadRequestError, match="it must be 'user'"):
         sdk.chat.completions.create(model="tiny", messages=[{"role": "system", "content": "a"}])
     with pytest.raises(openai.UnprocessableEntityError, match="n: "):
         chat(sdk, QUESTION, n=2)
