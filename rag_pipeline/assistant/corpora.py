@@ -85,9 +85,9 @@ def with_releases(
 def with_unread(
     made: AssistedAnswer, chosen: Iterable[SearchedCorpus], question: str
 ) -> AssistedAnswer:
-    """Return a refusal with a warning about the files of each corpus that no search reads.
+    """Return an answer. A refusal gets a warning about the files that no search reads.
 
-    A caller from whom documents are hidden is not told the names of files.
+    The warning names files, so only callers who may see all documents get it.
     """
     if made.answered:
         return made
@@ -202,7 +202,10 @@ class CorporaSearcher:
     def find_document(
         self, document_id: str, corpora: Sequence[str] | None = None
     ) -> tuple[str, Document]:
-        """Return the name of the first corpus with a document, and the document, or InputError."""
+        """Return the name of the first corpus with a document, and the document.
+
+        Raise InputError if no corpus has the document.
+        """
         corpus, document = self._holder(document_id, choose(self.corpora, corpora))
         return corpus.name, document
 

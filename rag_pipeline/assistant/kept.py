@@ -25,7 +25,7 @@ class KeptAnswers:
         self._lock = Lock()
 
     def get(self, key: Hashable, progress: Progress | None) -> AssistedAnswer | None:
-        """Return a kept answer, or None. All steps of its trace begin now and are marked."""
+        """Return a kept answer, or None. The steps of its trace begin now and are marked."""
         with self._lock:
             made = self._kept.get(key)
         if made is None:

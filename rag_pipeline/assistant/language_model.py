@@ -172,7 +172,7 @@ class LanguageModel:
         return Reflection(verdicts, better if is_better else None)
 
     def _predict(self, name: str, **inputs: str) -> Any:
-        """Return the model's reply to a prompt. Raise ProviderError for an unfit reply."""
+        """Return the model's reply to a prompt. Raise ProviderError if the reply does not fit."""
         import dspy
         from dspy.utils.exceptions import DSPyError
 

@@ -86,7 +86,7 @@ class Assistant(CorporaSearcher):
         return replace(self, corpora=corpora, model=model, reranker=reranker, expansions=own)
 
     def warm(self, is_full: Callable[[], bool] = lambda: False) -> None:
-        """Open every release and answer by rules, because the first question should be fast.
+        """Open every release and answer by rules, to make the first question fast.
 
         Call no chat model or reranker. Skip corpora that fail. Stop when `is_full()` is True.
         """
@@ -185,7 +185,7 @@ class _Answering:
         self._boost: Boost | None = None
         self._document_of = self.assistant.document_reader()
         self.is_whole = True
-        """Whether every step succeeded. Only then the answer is kept."""
+        """Whether every step succeeded. If False, the answer is not kept."""
 
     def _expansions(self) -> list[ExpandedCorpus]:
         """Return the chosen corpora's expansions, or [] with a document or filter."""

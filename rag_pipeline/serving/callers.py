@@ -102,7 +102,7 @@ class CallersFile(Settings):
 
 
 class Callers:
-    """The callers in a file, which are identified by the headers of a request."""
+    """The callers of a file. The headers of a request identify a caller."""
 
     def __init__(self, file: Path) -> None:
         """Read the file. Raise ConfigError if the file is invalid or names an unusable key."""

@@ -39,7 +39,7 @@ _GONE = 499
 """Status in logs and metrics if the client has disconnected, as in nginx."""
 _MOST_HEADERS, _MOST_HEADER_BYTES = 100, 65_536
 _SINGLE = (b"authorization", b"content-length", b"host", b"origin")
-"""Headers that may occur once. A proxy and this server could read different ones of several."""
+"""Headers that may occur only once. A proxy could read another value of a repeated header."""
 
 
 def log_to_stderr() -> None:

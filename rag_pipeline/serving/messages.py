@@ -1,4 +1,4 @@
-"""Remove the server's absolute paths from errors for clients. Only the log contains them."""
+"""Remove the server's absolute paths from errors for clients. The log contains these paths."""
 
 import json
 import logging

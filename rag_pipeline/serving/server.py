@@ -181,7 +181,7 @@ class _NotAwaited(ThreadPoolExecutor):
 
 
 class _BoundedConnection(H11Protocol):
-    """A connection with limits of the waits for its client and of the number of connections.
+    """A connection that limits the waits for its client, and the number of connections.
 
     uvicorn itself waits without limit for the end of a request's headers, and for the client to
     read its reply. At the limit of connections, the connection with the longest silence is closed.

@@ -167,7 +167,7 @@ class _ExpansionWorkspace(Workspace):
 
 
 class _IndexedExpansion(Corpus):
-    """An index of kept documents with the release's configuration, new after a change of either."""
+    """An index of kept documents. A change of the documents or the release makes a new index."""
 
     def __init__(self, released: Corpus, documents: ExpandedDocuments) -> None:
         super().__init__(released.config)
@@ -194,7 +194,7 @@ class _IndexedExpansion(Corpus):
 def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
     """Return the corpus's settings with the release's configuration as the only configuration.
 
-    `recursive` replaces a `given` chunking, because that has no chunks of other documents.
+    `recursive` replaces a `given` chunking, because `given` has no chunks of other documents.
     """
     pinned = release.typed_settings()
     chunking = pinned.chunking

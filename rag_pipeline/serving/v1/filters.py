@@ -76,7 +76,7 @@ class Compound(_Part):
 
 
 def where_of(filters: Comparison | Compound | None) -> str | None:
-    """Return the filter in SQL, or None. Raise InputError for a bad value or > 100 comparisons."""
+    """Return the filter in SQL, or None. Raise InputError for bad values or too many of them."""
     if isinstance(filters, Compound) and filters.count() > _MOST:
         raise InputError(f"filters: {filters.count()} comparisons; at most {_MOST} are allowed")
     return None if filters is None else filters.sql()
