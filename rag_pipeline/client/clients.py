@@ -197,7 +197,7 @@ class Client:
         return self._send(_Call("/v1/corpora", Corpora, Nothing(), "GET")).corpora
 
     def feedback(self, feedback: FeedbackBody) -> Feedback:
-        """Return whether an answer helped, or which passage is the right one."""
+        """Send a judgement of an answer, or the right passage. Return its id."""
         return self._send(_Call("/v1/feedback", Feedback, feedback))
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ class AsyncClient:
         return (await self._send(_Call("/v1/corpora", Corpora, Nothing(), "GET"))).corpora
 
     async def feedback(self, feedback: FeedbackBody) -> Feedback:
-        """Return whether an answer helped, or which passage is the right one."""
+        """Send a judgement of an answer, or the right passage. Return its id."""
         return await self._send(_Call("/v1/feedback", Feedback, feedback))
 
     async def close(self) -> None:

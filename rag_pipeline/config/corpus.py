@@ -44,7 +44,7 @@ from rag_pipeline.entry_points import CONTEXTUALIZERS, RERANKERS, load_group
 from rag_pipeline.errors import ConfigError, blaming
 
 VECTORS_VERSION = 2
-"""Increase it when the embedded text of a chunk and its context changes."""
+"""Increase this number when the embedded text of a chunk and its context changes."""
 
 _BESIDE_QUERIES = (".rejected.jsonl", ".unlabelled.jsonl", ".unlabelled.rejected.jsonl")
 """Endings of the files that reviews and imports write next to the queries file."""
