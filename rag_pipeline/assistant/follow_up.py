@@ -54,10 +54,7 @@ def complete(question: str, turns: Sequence[str]) -> str:
 
 
 def _replaced(before: str, part: str) -> str:
-    """Return the previous question with `part` instead of its last part of the same kind.
-
-    A year replaces all years. Without a part of the same kind, `part` is added at the end.
-    """
+    """Replace the last part of the same kind, or all years, by `part`. Without one, add `part`."""
     year, names = _YEAR.fullmatch(part), key_entities(before)
     part = _ARTICLE.sub("", part, count=1) if _ARTICLE.match(part) else part
     first, _, rest = part.partition(" ")

@@ -331,10 +331,7 @@ class _Answering:
         found: SearchResult,
         detail: Detail,
     ) -> tuple[Answer, SearchResult]:
-        """Answer again with kept documents from outside, and then search outside for more.
-
-        Stop at `min_confidence`. Return the answer with the highest confidence. Ignore failures.
-        """
+        """Answer again with kept and new documents from outside, until the confidence suffices."""
         confidence = detail["confidence"] = self._confidence(answer, found)
         for looks in (False, True):
             lacking = [e for e in expansions if confidence < e.settings.min_confidence]

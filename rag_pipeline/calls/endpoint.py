@@ -322,10 +322,7 @@ class Endpoint:
             ) from None
 
     def _pause_after(self, error: TransientError, sending: Sending, last: bool) -> float:
-        """Return the seconds to wait after a failure, or raise to give up on the input.
-
-        After the `last` try, the caller raises.
-        """
+        """Return the seconds to wait after a failure, or give up on the input with an error."""
         if error.limited:
             self.circuit.limited()
             if error.retry_after is not None:

@@ -168,10 +168,7 @@ def _corpus_name(text: str) -> str:
 
 
 def _with_environment(value: Any, where: str, path: tuple[str, ...], values: dict[str, str]) -> Any:
-    """Replace `{{ env.NAME }}`, the syntax of Dagster's components, in every text.
-
-    Also add each replaced `{{ env.NAME }}` to `values`, by the variable's value.
-    """
+    """Replace each `{{ env.NAME }}` in every text, and add it to `values` by its value."""
     if isinstance(value, dict):
         return {k: _with_environment(v, where, (*path, str(k)), values) for k, v in value.items()}
     if isinstance(value, list):

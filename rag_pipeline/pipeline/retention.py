@@ -218,10 +218,7 @@ def _unused_since(workspace: Workspace) -> int:
 
 
 def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
-    """Return the keys of cached calls that were unused for `calls_days` and that no text needs.
-
-    Return an empty set if less than `share` (0 to 1) of all cached calls were unused for this time.
-    """
+    """Return the unneeded cached calls, or none if fewer than `share` of all were long unused."""
     cache = workspace.cache
     if not cache.database.exists:
         return set()

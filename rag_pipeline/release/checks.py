@@ -208,10 +208,7 @@ def _row_counts(
 def _expect(
     rows: Sequence[dict[str, Any]], key: str, faults: tuple[str, ...], total: int | None = None
 ) -> CheckResult:
-    """Expect that `key` is unique and that every column of `faults` is zero.
-
-    Failures contain the number of bad rows of `total`, by default the number of rows.
-    """
+    """Expect a unique `key` and zeros in the columns `faults` of `total` rows."""
     if not rows:
         return CheckResult(passed=True, checked=0)
     counted = tuple((row[key], sum(row[column] for column in faults)) for row in rows)
@@ -228,10 +225,7 @@ def _expect(
 
 @lru_cache(maxsize=256)
 def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[str]:
-    """Return the columns whose expectations failed: `key`, `faults`, both or none.
-
-    Each of the `rows` has a key and a number of faults.
-    """
+    """Return the columns with failed expectations: `key` or `faults`. A row has both values."""
     gx = import_great_expectations()
     import pandas as pd
     from great_expectations import expectations as gxe

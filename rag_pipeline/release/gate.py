@@ -137,11 +137,7 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
 def _not_comparable(
     workspace: Workspace, own: Scores, served: Reference, metrics: Sequence[str]
 ) -> str:
-    """Return the reason to refuse a candidate that can't be compared, or "" to allow it.
-
-    The candidate is allowed if it has values for the measurable questions, and if the release never
-    had a value in the metrics.
-    """
+    """Return the reason to refuse a candidate that can't be compared, or "" to allow it."""
     gate, where = workspace.config.gate, workspace.config.where
     way_out = f"or set gate.metrics to [] in {where} for one release"
     release = f"refused: {served.label} ({served.configuration})"

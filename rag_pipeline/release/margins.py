@@ -108,10 +108,7 @@ def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
 
 
 def _power(gains: Sequence[float], groups: Sequence[str], margin: float, metrics: int) -> str:
-    """Return a sentence about the smallest loss that the guard finds in 9 of 10 cases.
-
-    The sentence also has the number of further questions that would show a loss of two margins.
-    """
+    """Return a sentence about the losses that these and more questions would show."""
     if len(gains) < 2:
         return "one question is not enough to show a loss"
     # With many groups, one test judges all metrics. With few groups, the metrics share the error.

@@ -116,10 +116,7 @@ def _new_release(
 
 
 def _write_and_serve(workspace: Workspace, seen: Pointer, release: Release) -> bool:
-    """Write the manifest of a release and serve the release.
-
-    If another process makes a release at the same time, return False and leave no manifest.
-    """
+    """Write and serve a release. If another process makes one at the same time, return False."""
     # Pin before writing the manifest, because a cleanup may remove unpinned tables.
     _pin(workspace, release)
     file = manifest_file(release.release_id)

@@ -61,10 +61,7 @@ class Condition(BaseModel):
         return sql.format(field=field, text=text, texts=text)
 
     def _dated(self, field: str) -> str:
-        """Return a comparison of dates in SQL. Numbers mean seconds since 1970.
-
-        If the value is a number, the field may hold dates or numbers.
-        """
+        """Return a comparison of dates in SQL. Numbers mean seconds since 1970."""
         sign = _DATES[self.comparison_operator]
         seconds = None
         with suppress(InputError):

@@ -264,10 +264,7 @@ class _BoundedConnection(H11Protocol):
             self._reading_due = None
 
     def _watch(self) -> None:
-        """Limit the wait for a request's headers. uvicorn closes idle connections.
-
-        Between two requests, the time starts with the first byte of the second request.
-        """
+        """Limit the time from a request's first byte to the end of its headers."""
         waits = self.conn.their_state is h11.IDLE
         if waits and (self.cycle is None or self.conn.trailing_data[0]):
             if self._headers_due is None:

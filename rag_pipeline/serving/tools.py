@@ -360,10 +360,7 @@ def health_of(assistant: Assistant) -> ServerHealth:
 
 
 def _in_thread(seconds: float | None) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
-    """Return a decorator that runs a tool in a thread, for at most `seconds`.
-
-    Errors of this package become tool errors.
-    """
+    """Return a decorator that runs a tool in a thread and turns errors into tool errors."""
 
     def in_thread(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(work)

@@ -90,10 +90,7 @@ class _Workers:
         self._start()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Stop the workers with SIGTERM, or with SIGINT at the second SIGINT.
-
-        A terminal also sends SIGINT to the workers. A second SIGINT stops a worker immediately.
-        """
+        """Stop the workers with SIGTERM, or with SIGINT (immediately) at the second SIGINT."""
         sent = signal.SIGINT if self._is_stopping and number == signal.SIGINT else signal.SIGTERM
         self._is_stopping = True
         for process in self._running:

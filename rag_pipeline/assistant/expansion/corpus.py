@@ -235,10 +235,7 @@ def _drop_superseded(store: Store, path: str | None) -> None:
 
 @contextmanager
 def _clear_errors(workspace: Workspace) -> Iterator[None]:
-    """Raise StoreError for the errors that occur if another process clears the store.
-
-    The assistant then answers without documents from outside.
-    """
+    """Raise StoreError for the errors that occur if another process clears the store."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:

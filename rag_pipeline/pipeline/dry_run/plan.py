@@ -141,11 +141,7 @@ def _planned(
     is_chat: bool,
     answered: dict[bytes, bool],
 ) -> PlannedStep:
-    """Return the plan of a step.
-
-    `answered` has the calls of earlier steps, with True for exact calls. A call has the price of
-    its recorded model. If no model is recorded, the call has the price of the first of `models`.
-    """
+    """Return the plan of a step. `answered` has the calls of earlier steps, with True if exact."""
     new = [key for key in result.calls if key not in answered]
     certain = all(answered.get(key, True) for key in result.calls)
     exact = result.exact and result.scale == 1.0 and certain

@@ -110,10 +110,7 @@ class DryQueries:
         return searching, scoring if counts else None
 
     def _search_embedded(self, configuration: Configuration) -> Sequence[Query]:
-        """Search with the queries that have vectors, and return the other queries.
-
-        Return all queries if the search needs another unknown reply.
-        """
+        """Search with the queries that have vectors. Return the queries without a search."""
         dry = self.dry
         index = open_index(dry, pin(dry, configuration))
         settings = dry.config.retrievers[configuration.retriever]
@@ -184,10 +181,7 @@ class DryQueries:
         )
 
     def _rerank_usual(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
-        """Record the calls to rerank passages of the mean length, or return False if it is unknown.
-
-        Also return False if the reranker reads no passages.
-        """
+        """Record calls to rerank passages of mean length. Return False if there are no passages."""
         settings = self.dry.config.rerankers[configuration.reranker]
         length = self._usual_length(configuration, with_context=True)
         if not isinstance(settings, PassageReranker) or length is None:
@@ -231,10 +225,7 @@ class DryQueries:
         return self.tables[step].change if step in self.tables else Change()
 
     def _stand_in(self, configuration: Configuration) -> bool:
-        """Write each query's expected rows as its search result, or return False if unknown.
-
-        A chunk of unknown text gets the mean length.
-        """
+        """Write each query's expected rows as its result. Return False if they are unknown."""
         dry, change = self.dry, self._change(configuration)
         k = dry.config.retrievers[configuration.retriever].k
         every = dry.config.all_configurations.values()

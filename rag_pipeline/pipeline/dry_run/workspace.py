@@ -122,10 +122,7 @@ class DryWorkspace(Workspace):
 
 
 def _keeping_order(config: CorpusConfig) -> CorpusConfig:
-    """Return settings with `on_error: keep_order` in each reranker.
-
-    With `on_error: fail`, the first query without scores would end the search.
-    """
+    """Return settings with which a query without scores does not end the search."""
     rerankers = {
         name: settings.model_copy(update={"on_error": "keep_order"})
         if isinstance(settings, PassageReranker)

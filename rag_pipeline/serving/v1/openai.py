@@ -312,10 +312,7 @@ def _seconds(facts: CorpusFacts) -> int:
 
 
 def _question(seen: Assistant, wanted: ChatBody) -> AskBody:
-    """Return the last message as a question.
-
-    Earlier messages of the user become turns. Messages of system and developer become instructions.
-    """
+    """Return the last message as a question, with earlier messages as turns and instructions."""
     _known(seen, wanted.model)
     *before, last = wanted.messages
     if last.role != "user":
