@@ -91,6 +91,7 @@ class _Workers:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         """Stop the workers with SIGTERM, or with SIGINT (immediately) at the second SIGINT."""
+        # A terminal sends SIGINT to the workers, too, so the first signal becomes SIGTERM.
         sent = signal.SIGINT if self._is_stopping and number == signal.SIGINT else signal.SIGTERM
         self._is_stopping = True
         for process in self._running:
