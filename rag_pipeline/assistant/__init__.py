@@ -19,10 +19,10 @@ from rag_pipeline.errors import ConfigError
 _log = logging.getLogger(__name__)
 
 
-def open_assistant(corpora: Sequence[Corpus], model: LanguageModel | None = None) -> Assistant:
+def open_assistant(corpora: Sequence[Corpus]) -> Assistant:
     """Return an assistant for the releases of some corpora, with the settings of the first corpus.
 
-    The default model is the first corpus's `assistant.chat`. Raise ConfigError if two corpora have
+    The model is the first corpus's `assistant.chat`. Raise ConfigError if two corpora have
     the same name. Raise MissingExtraError if the model needs a package that is not installed.
     """
     searched: dict[str, SearchedCorpus] = {}
@@ -35,12 +35,12 @@ def open_assistant(corpora: Sequence[Corpus], model: LanguageModel | None = None
         if expansion is not None:
             expansions[corpus.name] = ExpandedCorpus(corpus, expansion)
     first = corpora[0]
-    if model is None and first.config.unmeasured:
+    if first.config.unmeasured:
         _log.warning(first.config.unmeasured)
     return Assistant(
         corpora=searched,
         settings=first.config.assistant,
         reader=sentence_vectors,
-        model=model or open_language_model(first),
+        model=open_language_model(first),
         expansions=expansions,
     )
