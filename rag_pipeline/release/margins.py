@@ -47,7 +47,7 @@ class MetricComparison:
 def spent(comparison_number: int) -> float:
     """Return the allowed error of the n-th comparison with a release, counted from n = 1.
 
-    The error is 0.05 / (n (n + 1)), so the sum over all comparisons is at most 0.05. So repeated
+    The error is 0.05 / (n (n + 1)). The sum over all comparisons is at most 0.05, so repeated
     comparisons on the same questions can't force a verdict. Source: alpha spending (Lan and DeMets,
     1983).
     """

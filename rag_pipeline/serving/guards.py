@@ -296,7 +296,7 @@ async def _while_client_waits(receive: Receive, reply: _Reply) -> AsyncIterator[
         if not is_gone:
             raise Refused(503, "the server is stopping", {"Retry-After": "10"}) from None
         task.uncancel()
-        raise Refused(_GONE, "the client has gone") from None
+        raise Refused(_GONE, "the client has disconnected") from None
     finally:
         watching.cancel()
 
