@@ -104,7 +104,7 @@ def test_what_can_not_be_foretold_is_said(tmp_path: Path) -> None:
     workspace = Workspace(load_config(write_corpus(tmp_path)))
     for old, new, why in (
         ("minilm", "other", "no embedding 'other'; there are: minilm"),
-        ("minilm", "minilm", "are both 'minilm'"),
+        ("minilm", "minilm", "embeddings are 'minilm'"),
     ):
         with pytest.raises(ConfigError, match=why):
             predict(workspace, old, new)
