@@ -110,7 +110,7 @@ def test_a_release_lacks_many_chunks_only_if_the_corpus_file_allows_it(
         chunks = Workspace(load_config(file)).chunks("recursive_150").open().to_arrow()
         documents = chunks.column("document_id").to_pylist()
         share = documents.count("policy/travel.md") / len(documents)
-        assert f"They have {100 * share:.3g} % of the chunks" in str(refused.value)
+        assert f"These have {100 * share:.3g} % of the chunks" in str(refused.value)
         missing = "1 of 4 documents is missing, because a model failed on them: policy/travel.md"
         assert missing in str(refused.value)
         (enough,) = re.findall(r"set it to (0\.\d+) in .*tiny\.yaml", str(refused.value))
