@@ -113,7 +113,7 @@ def test_a_release_lacks_many_chunks_only_if_the_corpus_file_allows_it(
         assert f"These have {100 * share:.3g} % of the chunks" in str(refused.value)
         missing = "1 of 4 documents is missing, because a model failed on them: policy/travel.md"
         assert missing in str(refused.value)
-        (enough,) = re.findall(r"set it to (0\.\d+) in .*tiny\.yaml", str(refused.value))
+        (enough,) = re.findall(r"chunks to (0\.\d+) in .*tiny\.yaml", str(refused.value))
 
         write_file(tmp_path, **settings, gate={"maximum_missing_chunks": share - 1e-9})
         assert not gate_decision(Workspace(load_config(file))).allowed

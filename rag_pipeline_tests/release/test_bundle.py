@@ -156,7 +156,7 @@ def test_a_store_with_its_own_builds_is_refused(exported):
 
 def test_an_existing_file_is_not_overwritten(exported):
     file, zipped = exported
-    with pytest.raises(InputError, match=r"release\.zip: exists already"):
+    with pytest.raises(InputError, match=r"release\.zip exists already"):
         bundle.export(Workspace(load_config(file)), "release-000001", zipped)
 
 
