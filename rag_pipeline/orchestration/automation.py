@@ -74,15 +74,22 @@ def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.
     """Return the re-index schedule, which is on by default, or [] if the corpus file sets none.
 
     With `one_run`, it starts one run of all stale steps. Otherwise it loads the documents, and the
-    sensor then requests the stale partitions.
+    sensor then requests the stale partitions. It starts no run before the assets in `deps` have
+    made a file.
     """
     if config.schedule is None:
         return []
+
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        missing = config.deps and no_documents(config)
+        return dg.SkipReason(missing) if missing else dg.RunRequest()
+
     return [
         dg.ScheduleDefinition(
             name=identifier(config, "reindex"),
             job=jobs["" if one_run else "documents"],
             cron_schedule=config.schedule,
+            execution_fn=tick,
             default_status=dg.DefaultScheduleStatus.RUNNING,
             description="Load new and changed documents and update everything built from them. "
             "Failed steps are tried again.",

@@ -1,6 +1,7 @@
 import os
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -160,13 +161,18 @@ def test_a_scaffolded_python_file_beside_the_corpora_is_loaded(tmp_path):
 
 
 def test_a_schedule_brings_the_corpus_up_to_date(tmp_path):
-    config = load_config(write_corpus(tmp_path, schedule="0 3 * * *"))
-    repository = build_definitions(config).get_repository_def()
+    file = write_corpus(tmp_path, schedule="0 3 * * *", deps=["raw/files"])
+    repository = build_definitions(load_config(file)).get_repository_def()
     (schedule,) = repository.schedule_defs
     assert (schedule.name, schedule.cron_schedule) == ("tiny__reindex", "0 3 * * *")
     assert schedule.job_name == "tiny__bring_up_to_date"
     on = {s.name for s in repository.sensor_defs if s.default_status.value == "RUNNING"}
     assert on == {f"tiny__{n}" for n in ("observed_inputs", "stale_partitions", "freshness")}
+    with dg.build_schedule_context(scheduled_execution_time=datetime.now(UTC)) as context:
+        assert len(schedule.evaluate_tick(context).run_requests) == 1
+        shutil.rmtree(tmp_path / "documents")
+        told = schedule.evaluate_tick(context).skip_message
+    assert told.endswith(f"no such file or folder: {tmp_path}/documents; waiting for raw/files")
 
 
 def test_keys_owners_tags_and_groups_follow_the_corpus_file(tmp_path):
