@@ -225,17 +225,6 @@ def test_any_text_has_contexts_within_the_limit_that_repeat(text):
     assert all(len(c.context) <= 400 and "\n" not in c.context for c in once)
 
 
-HOSTILE = ["x", "\n", "1. Term. a\n b:\n", "“A B” means ", "(", "between ", "# a\n"]
-
-
-@pytest.mark.parametrize("piece", [*HOSTILE, "\t \xa0", "class ", "pub fn f("])
-def test_hostile_text_takes_linear_time(piece):
-    text = piece * (300_000 // len(piece))
-    document = Document("a.txt", "hash", text)
-    chunks = [Chunk("a.txt", n, n + 500, text[n : n + 500]) for n in range(0, len(text) - 500, 500)]
-    assert len(contextualize(document, chunks, STRUCTURAL)) == len(chunks)
-
-
 def test_rows_of_separated_values_are_told_their_columns() -> None:
     text = "name,fee\n" + "Acme,12\n" * 40
     chunk = Chunk("fees.csv", 200, 240, text[200:240])

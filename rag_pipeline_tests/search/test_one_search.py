@@ -1,5 +1,6 @@
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -45,19 +46,19 @@ def scorers(tmp_path_factory):
         }
 
 
-@pytest.mark.parametrize("reranker", ["none", "maxsim", "jina", "llm"])
-@pytest.mark.parametrize(
-    ("ends", "where"),
-    [
-        ({"k": 30}, None),
-        ({"k": 3}, "json_get_int(metadata, 'parity') = 1"),
-        ({"k": 30, "adaptive": {"contexts": [2, 4, 6], "floor": 0.1}}, None),
-    ],
-    ids=["all", "k and where", "adaptive"],
-)
-@pytest.mark.parametrize("over", ALL, ids=lambda s: f"{s.method}-{s.k}")
-def test_stages_that_boost_nothing_are_the_single_pass(index, scorers, reranker, where, ends, over):
-    settings, score = scorers[reranker]
+ENDS: list[tuple[dict[str, Any], str | None]] = [
+    ({"k": 30}, None),
+    ({"k": 3}, "json_get_int(metadata, 'parity') = 1"),
+    ({"k": 30, "adaptive": {"contexts": [2, 4, 6], "floor": 0.1}}, None),
+]
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("place", range(len(ALL)))
+def test_stages_that_boost_nothing_are_the_single_pass(index, scorers, number, place):
+    """Each retriever meets each reranker with one of the ends, and each end with some reranker."""
+    over, (ends, where) = ALL[place], ENDS[(number + place) % len(ENDS)]
+    settings, score = [*scorers.values()][number]
     single = type(over).model_validate({**over.model_dump(), **ends})
 
     def found(retriever, **request):

@@ -104,42 +104,13 @@ def test_a_part_that_names_a_document_and_leads_up_to_the_question_is_not_asked(
 
 DOMAINS = {
     # name, what its two documents are, the lead-in, the question
-    "Fiverr": (
-        "privacy policy",
-        'Consider "{}"\'s privacy policy; ',
-        "who can see the jobs I post?",
-    ),
+    "Fiverr": ("privacy policy", 'Consider "{}"\'s privacy policy; ', "who can see my jobs?"),
     "Kestrel 300": ("pump manual", "In the pump manual of the {}: ", "how often is oil changed?"),
-    "Rivaroxaban": ("leaflet", "According to the {} leaflet, ", "what dose suits children?"),
-    "Lindqvist": ("lease", "Regarding the Lindqvist lease, ", "who repairs the heating?"),
-    "Aurora": ("annual report", "Per the {} annual report, ", "how high was revenue?"),
-    "Goulash": ("recipe", "For the {} recipe, ", "how long does meat simmer?"),
-    "Boeing 737": ("flight manual", "As per the {} flight manual; ", "what flap speed applies?"),
-    "Bartók": (
-        "programme note",
-        "I read the programme note on {}. ",
-        "When was the quartet written?",
-    ),
-    "Tessavine": ("handbook", "In {}'s handbook, ", "how much parental leave is paid?"),
-    "Volvo XC40": ("owner guide", "See the {} owner guide: ", "where does coolant go?"),
+    "Bartók": ("note", "I read the programme note on {}. ", "When was the quartet written?"),
     "Mahler": ("thesis", "Quick question about the {} thesis: ", "which method was chosen?"),
-    "Pellwick": ("school rules", "In the school rules of {}, ", "may pupils bring phones?"),
-    "Oakhurne": (
-        "planning notice",
-        "Under the planning notice for {}, ",
-        "how tall may houses be?",
-    ),
     "Zephyr": ("API reference", "Looking at the {} API reference; ", "which call lists users?"),
-    "Norwich": ("travel guide", "From the {} travel guide, ", "when does the castle open?"),
     "Heron": ("field guide", "As to the {} field guide: ", "which colour are the eggs?"),
-    "Ledgerloom": ("terms of service", "Under {}'s terms of service, ", "can accounts be shared?"),
-    "Halden": (
-        "insurance certificate",
-        "By the insurance certificate for {}, ",
-        "is hail covered?",
-    ),
     "Corvus": ("game rules", "In {} (game rules), ", "how many cards are drawn?"),
-    "Brennwater": ("minutes", "From the minutes of {}: ", "who chaired the board meeting?"),
 }
 
 

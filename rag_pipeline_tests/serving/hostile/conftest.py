@@ -12,6 +12,7 @@ from rag_pipeline_tests.testing.app_server import serving
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import attributes, write_documents, write_file
 from rag_pipeline_tests.testing.hostile_requests import ALLOWED, DOCUMENTS, TOKEN, ask
+from rag_pipeline_tests.testing.labelled import labelled_corpus
 
 
 @pytest.fixture(scope="package")
@@ -23,6 +24,12 @@ def built(tmp_path_factory):
     file = write_file(folder, queries=None, configurations=[configuration])
     list(run(Corpus.load(file).config))
     return file
+
+
+@pytest.fixture(scope="package")
+def corpus(tmp_path_factory):
+    """Return a corpus of documents with labels; no test changes it."""
+    return labelled_corpus(tmp_path_factory.mktemp("labelled"))
 
 
 @pytest.fixture(scope="package")

@@ -19,13 +19,8 @@ from rag_pipeline_tests.testing.app_server import Running
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import said
 from rag_pipeline_tests.testing.corpora import copy_corpus
-from rag_pipeline_tests.testing.labelled import ACCESS, LABELS, labelled_corpus, seen_with
+from rag_pipeline_tests.testing.labelled import ACCESS, LABELS, seen_with
 from rag_pipeline_tests.testing.servers import free_port
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return labelled_corpus(tmp_path_factory.mktemp("labelled"))
 
 
 def changed(corpus, folder, access=None):

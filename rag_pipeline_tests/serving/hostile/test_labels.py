@@ -33,11 +33,6 @@ COMPARED = [(), ("hr",), ("board",)]
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return labelled_corpus(tmp_path_factory.mktemp("labelled"))
-
-
-@pytest.fixture(scope="module")
 def own(corpus):
     return open_assistant([corpus])
 
