@@ -78,10 +78,6 @@ def edit(folder):
     write_documents(folder / "documents", {"policy/travel.md": text})
 
 
-def delete(folder):
-    (folder / "documents" / "policy" / "leave.md").unlink()
-
-
 def threshold(folder):
     write_file(folder, **settings(120))
 
@@ -114,7 +110,7 @@ def wanted(file, home):
 
 @pytest.mark.long
 def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkeypatch):
-    for change in (edit, delete, threshold, query, None):
+    for change in (edit, threshold, query, None):
         with monkeypatch.context() as patch:
             if change is None:
                 patch.setattr(RecursiveChunking, "code_version", 99)
