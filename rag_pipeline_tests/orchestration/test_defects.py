@@ -23,16 +23,21 @@ def out_of_order(*_, **__):
     raise ValueError("out of order")
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built")
+    build(write_corpus(folder, configurations=BOTH, serve="best"))
+    return folder
+
+
 @pytest.fixture(params=["made_from", "fingerprinted"])
-def changed(tmp_path, monkeypatch, request):
+def changed(built, tmp_path, monkeypatch, request):
     """Return the file of a corpus with a changed variant, and with a defect in another."""
-    file = write_corpus(tmp_path, configurations=BOTH, serve="best")
-    build(file)
     chunkings = attributes()["chunkings"]
     chunkings["recursive_150"]["max_characters"] = 140
     write_file(tmp_path, configurations=BOTH, serve="best", chunkings=chunkings)
     monkeypatch.setattr(MarkdownChunking, request.param, out_of_order)
-    return file
+    return built
 
 
 @pytest.mark.parametrize("one_run", [True, False])
