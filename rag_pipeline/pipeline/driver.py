@@ -266,11 +266,13 @@ def refused(workspace: Workspace, step: Step) -> str:
     return str(_verdict(workspace, step).get("said", "")) if step.row.has_blocking_check else ""
 
 
-def changed_since_check(workspace: Workspace, step: Step) -> bool:
-    """Return whether a step's content changed after its last blocking check."""
+def changed_since_check(workspace: Workspace, step: Step) -> str:
+    """Return "altered" or "gone" for content that changed after its blocking check, or ""."""
     if not step.row.has_blocking_check or _verdict(workspace, step):
-        return False
-    return workspace.store.read_json(_verdict_file(step)) is not None
+        return ""
+    if workspace.store.read_json(_verdict_file(step)) is None:
+        return ""
+    return "altered" if step.row.state_of(workspace, step.key(workspace.config)) else "gone"
 
 
 def _verdict(workspace: Workspace, step: Step) -> Mapping[str, Any]:

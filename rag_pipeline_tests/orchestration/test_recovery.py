@@ -12,6 +12,8 @@ import dagster as dg
 import pytest
 
 from rag_pipeline.config import load_config
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.indexing import loads
 from rag_pipeline.orchestration import requests
 from rag_pipeline.orchestration.automation import outside_hours
 from rag_pipeline.orchestration.one_run import run
@@ -106,15 +108,19 @@ def test_after_interruptions_it_waits_longer_each_time_until_the_code_is_loaded_
     assert len(asked(loaded, instance)[0]) == 1
 
 
-def test_a_load_that_failed_by_itself_waits_for_a_change(loaded, instance):
-    (loaded.parent / "documents").rename(loaded.parent / "gone")
+def test_a_load_that_failed_by_itself_waits_for_a_change(loaded, instance, monkeypatch):
+    def wrong(workspace, *more):
+        raise ConfigError("documents.metadata: no JSON")
+
+    monkeypatch.setattr(loads, "compare", wrong)
+    os.utime(loaded.parent / "documents/policy/travel.md", (1, 1))
     (request,), _ = asked(loaded, instance)
     assert not execute(loaded, instance, request)
     found, reason = asked(loaded, instance)
     assert found == []
     last = "its last run did not make it from these inputs; its log says why"
     assert reason == f"the changed files are not loaded: {last}"
-    (loaded.parent / "gone").rename(loaded.parent / "documents")
+    os.utime(loaded.parent / "documents/policy/travel.md", (2, 2))
     assert len(asked(loaded, instance)[0]) == 1
 
 

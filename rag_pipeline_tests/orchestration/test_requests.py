@@ -255,6 +255,10 @@ def test_a_table_that_was_altered_after_its_check_is_checked_once(
     _, reason = ask(built, instance)
     assert "stuck: chunks short, and 8 steps that read it: check chunks_is_sound failed" in reason
 
+    (finding,) = inspect(Workspace(load_config(built)))
+    finding.mend()
+    assert settle(built) == [("chunks", "short")]
+
 
 def test_a_load_that_changes_nothing_keeps_the_release_fresh(tmp_path, built, instance):
     write_file(tmp_path, **settings(schedule="0 3 * * *"))
