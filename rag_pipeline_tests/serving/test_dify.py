@@ -217,7 +217,7 @@ def test_one_document_of_a_dify_dataset_is_chosen_among_all_that_it_returns(dify
     assert asked["metadata_filtering_conditions"]["conditions"] == [
         {"name": "document_name", "comparison_operator": "is", "value": "2.pdf"}
     ]
-    with pytest.raises(InputError, match="`where` filters corpora"):
+    with pytest.raises(InputError, match="does not support `where`"):
         assistant.search("How high is the fee?", ["d1"], where="title = 'x'")
 
 
