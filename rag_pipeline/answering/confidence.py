@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.answering.agreement import agreements
+from rag_pipeline.answering.agreement import Agreed, ranked_sentences
 from rag_pipeline.answering.naming import lacks_year, unheld_names
 from rag_pipeline.answering.reading import (
     Floats,
@@ -53,11 +53,11 @@ _SCORE = np.array([8.5, 0.0, 3.4, 0.0, -12.0, 0.0])
 
 This weight and the following ones: chosen by `benchmarks.bench_silence`, leaving out one set.
 """
-_SCORE_BY_SENTENCE = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 25.0])
+_SCORE_BY_SENTENCE = np.array([0.0, 0.0, 3.5, 0.0, -5.0, 25.0])
 """The same where the agreement of sentences is known."""
-_ABOVE_GENERAL = 0.7
+_ABOVE_GENERAL = 0.0
 """The greatest distance of the threshold above the highest scores of general questions there."""
-_BELOW_LOW_MADE = 2.2
+_BELOW_LOW_MADE = 2.7
 """The least distance of the threshold below the lower quartile of made questions' scores there.
 
 People's wordings agree less with sentences than made questions do. In some corpora they agree
@@ -97,6 +97,8 @@ For unknown queries, `_FOREIGN` replaces `_UNRELATED`. No query of the benchmark
 """
 _FOREIGN = 0.4
 _WORST = 3
+_FIRST = 8
+"""Number of first passages that hold a question's names, and that others are compared with."""
 _PENALTY = 10.0
 """Factor of the squared weights in the loss (ridge penalty). The evidence is standardised first."""
 
@@ -118,6 +120,11 @@ class Calibration:
     answerable: int = 0
     unanswerable: int = 0
     auc: float | None = None
+
+    @property
+    def by_sentence(self) -> bool:
+        """Return whether the model reads the evidence of sentences (see `sentence_evidence`)."""
+        return any(self.weights[_SENTENCE:])
 
     def chances(self, rows: Floats) -> Floats:
         """Return for each row of evidence the probability, 0 to 1, that its passage answers.
@@ -178,7 +185,7 @@ def evidence(
     - same document: the share of those other passages that are from this passage's document.
     - unheld name: 1 if `asked` has a name that none of the passages holds (see `unheld_names`). It
       is also 1 if `asked` has years and this passage holds none of them.
-    - best sentence: 0 here (see `agreements`). `read_result` sets it.
+    - best sentence: 0 here (see `sentence_evidence`).
 
     If there is a single passage, lead and same document are 0. For an unknown query (see
     `_UNKNOWN`), late interaction below `_FOREIGN` is set to 0.
@@ -225,9 +232,27 @@ def read_result(
     read, known = _read(found, first, reader)
     if len(first) < len(found.chunks) and (known is None or DEFAULT.chances(known.row) < _UNSURE):
         read, known = _read(found, found.chunks, reader)
-    if known is not None and found.token_weights is None:  # another model found the passages
-        known.rows[:, _SENTENCE] = agreements(found.query, first).max(initial=0.0)
     return read, known
+
+
+def sentence_evidence(found: SearchResult, agreed: Agreed) -> Evidence | None:
+    """Return the evidence of passages by their sentences alone, or None without sentences.
+
+    `agreed` has the sentences of all chunks. The best sentence of a passage is their highest
+    agreement. The lead is 1 minus the mean score of the first 8 passages, relative to the best.
+    The late interaction is 1, and the other inputs are 0.
+    """
+    if not agreed.sentences:
+        return None
+    rows = np.zeros((len(found.chunks), len(EVIDENCE)))
+    is_unheld = bool(unheld_names(found.search_text, found.chunks[:_FIRST]))
+    scores = np.array([one.score for one in found.chunks])
+    rows[:, 0] = 1.0
+    if scores.max() > 0:
+        rows[:, 2] = 1 - scores[:_FIRST].mean() / scores.max()
+    rows[:, 4] = [is_unheld or lacks_year(found.search_text, one) for one in found.chunks]
+    rows[:, _SENTENCE] = agreed.of_chunks(len(found.chunks))
+    return Evidence(rows, int((rows @ _SCORE_BY_SENTENCE).argmax()))
 
 
 def _read(
@@ -245,13 +270,14 @@ def passage_chances(
 
     The probability is 0 if `read_passages` leaves the chunk out.
     """
+    if calibration.by_sentence:
+        known = sentence_evidence(found, ranked_sentences(found.query, found.chunks))
+        return calibration.chances(known.rows).tolist() if known else [0.0] * len(found.chunks)
     chances = [0.0] * len(found.chunks)
     read = read_passages(found.query, found.chunks, reader)
     if read:
         asked = found.search_text
         rows = evidence(found.query, read, reader, found.token_weights, asked).rows
-        if found.token_weights is None:
-            rows[:, _SENTENCE] = agreements(found.query, [one.chunk for one in read])
         for one, chance in zip(read, calibration.chances(rows).tolist(), strict=True):
             chances[one.rank - 1] = chance
     return chances
@@ -293,9 +319,10 @@ def placed(made: Floats, general: Floats) -> Calibration | None:
 
     The threshold is a little below the lowest scores of made questions. If there are few made
     questions, it is at the highest scores of general questions. If the agreement of sentences is
-    known, it is the lower of two places: a little above the highest scores of general questions,
-    and well below the low scores of made questions. Return None if there are no general
-    questions. Also return None if enough made questions do not score higher than these.
+    known, it is the lower of two places: at the highest scores of general questions, and well below
+    the low scores of made questions. With few made questions it is not above the median of general
+    ones. Return None if there are no general questions. Also return None if enough made questions
+    do not score higher than these.
     """
     if not len(general):
         return None
@@ -306,6 +333,8 @@ def placed(made: Floats, general: Floats) -> Calibration | None:
     if by_sentence:
         low = float(np.quantile(near, _LOW_MADE)) if len(near) else math.inf
         least = min(least + _ABOVE_GENERAL, low - _BELOW_LOW_MADE)
+        if len(near) < _FEWEST_MADE:
+            least = min(least, float(np.median(far)))
     elif len(near) >= _FEWEST_MADE:
         spread = float(np.median(near) - np.median(far))
         least = float(np.quantile(near, _LOWEST_MADE)) - _BELOW_MADE * spread

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rag_pipeline.answering.agreement import ranked_sentences
 from rag_pipeline.answering.amendments import Quoted, change_of
 from rag_pipeline.answering.citing import cite
-from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result
+from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result, sentence_evidence
 from rag_pipeline.answering.facts import is_below_cause, kinds_asked, states
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import capitalized, documents_of_others
@@ -19,19 +20,15 @@ from rag_pipeline.answering.reading import (
     Passage,
     Reader,
     cosines,
-    differ,
     has_terms,
     importance,
-    multilingual,
     nearest,
     rarity,
     token_ids,
-    written_in,
 )
 from rag_pipeline.answering.sentences import HEADING, Sentence, is_address, is_table_head, spans_of
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, SearchResult, Weights
-from rag_pipeline.loading.languages import language_of
 from rag_pipeline.search.standing import in_force
 
 NOTHING_ANSWERS = "Nothing in the retrieved passages answers this."
@@ -59,27 +56,6 @@ Chosen on the same half. The context holds the document's name, which sentences 
 """
 _NAME_WEIGHT = 0.3
 """Weight of a name's token in a query, relative to other tokens. Names often occur anywhere."""
-_WORDS = 6.0
-"""Weight of the question's words in a sentence, where another model found the passages.
-
-The reader knows English best. Words and ranks then tell more. Chosen on one folder of mixed files.
-"""
-_RANK = 3.0
-"""Added to the weight of 1 / the chunk's rank, where another model found the passages."""
-_MEANING, _MEANING_ACROSS = 15.0, 100.0
-"""Weight of a sentence's similarity in the query's language, and in another language."""
-_ACROSS = 8.0
-"""Added to sentences in another language instead of all that words and the reader tell.
-
-Chosen with the weights of similarities on folders of mixed files, and on Spanish and Russian
-questions about Russian and Spanish texts of XQuAD.
-"""
-_OF_WORDS = ("late interaction", "standardised", "passage", "backwards", "length")
-"""Features that tell nothing about sentences in another language."""
-_FEWEST = 3
-"""Least number of compared sentences of a language that are compared with their own mean."""
-_COMPARED = 24
-"""Maximum number of sentences of the first chunks that the multilingual model reads."""
 _LONGEST_PARAGRAPH = 300
 _WITHIN = 3.0
 """Maximum difference in score between the best sentence and a further quoted sentence."""
@@ -157,41 +133,32 @@ def rank_sentences(
     amends the best sentence comes before it.
     """
     found = replace(found, chunks=in_force(found.query, found.chunks)[: settings.contexts])
-    read, known = read_result(found, reader)
+    kinds = kinds_asked(found.search_text)
+    name_weight = 1.0 if "party" in kinds else _NAME_WEIGHT
+    if found.kind == "comparison":  # each row is about one of the names
+        name_weight = 0.0
+    agreed = None
+    if found.token_weights is None:  # another model found the passages
+        # The query of a comparison also names the other side.
+        asked = found.search_text if found.kind == "comparison" else found.query
+        agreed = ranked_sentences(asked, found.chunks, name_weight)
+    read: Sequence[Passage] = ()
+    if agreed and calibration.by_sentence:
+        known = sentence_evidence(found, agreed)
+    else:
+        read, known = read_result(found, reader)
     if known is None:
         return Ranked(0.0, (), (), _WITHIN)
     confidence = float(calibration.chances(known.row))
     least = calibration.least if settings.confidence is None else settings.confidence
     if not confidence or confidence < least:
         return Ranked(confidence, (), (), _WITHIN)
-    kinds = kinds_asked(found.search_text)
-    name_weight = 1.0 if "party" in kinds else _NAME_WEIGHT
-    if found.kind == "comparison":  # each row is about one of the names
-        name_weight = 0.0
-    weights = found.token_weights
-    sentences, features = sentence_features(found.search_text, read, reader, weights, name_weight)
+    if agreed:
+        sentences, scores = agreed.sentences, agreed.scores
+    else:
+        sentences, scores = _by_tokens(found, read, reader, name_weight)
     if not sentences:
         return Ranked(confidence, (), (), _WITHIN)
-    # A list may quote several documents, unless the query names one.
-    lists = found.kind == "comprehensive" and found.query == found.search_text
-    counted = {**FEATURES, "leading document": 0.0} if lists else FEATURES
-    scores = features @ np.array(list(counted.values()))
-    if weights is None and not lists:  # another model found the passages
-        words = Words(found.query, (f"{one.chunk.text}\n{one.chunk.context}" for one in read))
-        names = words.in_text(" ".join(capitalized(found.query)))
-        scores += _WORDS * words.held * np.array([word_share(words, s, names) for s in sentences])
-        asked_in = language_of(found.query)
-        languages = [written_in(s.chunk.text) for s in sentences]
-        across = np.array([differ(asked_in, one) for one in languages])
-        if multilingual() is not None:
-            told = [counted[name] * (name not in _OF_WORDS) for name in counted]
-            scores = np.where(across, features @ np.array(told) + _ACROSS, scores)
-        scores += _RANK * np.array([1 / s.rank for s in sentences])
-        meant = similarities(found.search_text, sentences, languages, scores)
-        scores += np.where(across, _MEANING_ACROSS, _MEANING) * meant
-    if not lists and found.kind != "comparison":
-        others = documents_of_others(found.query, found.chunks)
-        scores -= _OF_OTHERS * np.array([s.chunk.document_id in others for s in sentences])
     order = np.argsort(-scores, kind="stable")
     ordered = [sentences[i] for i in order]
     quoted = [(s.chunk, s.start - s.chunk.start, s.text) for s in ordered]
@@ -217,31 +184,20 @@ def _causes(sentences: Sequence[Quoted]) -> list[int]:
     ]
 
 
-def similarities(
-    query: str, sentences: Sequence[Sentence], languages: Sequence[str], scores: Floats
-) -> Floats:
-    """Return how much each sentence's cosine to a query is above the mean of its language.
-
-    Cosines to sentences in the query's language are higher, whatever the sentences say. The
-    multilingual model reads up to 24 sentences, with the headings above them. Half of them have
-    the highest `scores`, and half are from the first chunks. All other sentences have 0, and so do
-    sentences below the mean. If the model is not installed, all sentences have 0.
-    """
-    found = np.zeros(len(sentences))
-    embed = multilingual()
-    if embed is not None and sentences:
-        by_rank = sorted(range(len(sentences)), key=lambda n: sentences[n].rank)
-        best = np.argsort(-scores, kind="stable")[: _COMPARED // 2].tolist()
-        chosen = list(dict.fromkeys([*best, *by_rank]))[:_COMPARED]
-        cosines = embed([sentences[n].with_headings for n in chosen]) @ embed.asked(query)
-        own = np.array([languages[n] for n in chosen])
-        means = np.full(len(chosen), cosines.mean())
-        for language in {*own}:
-            is_own = own == language
-            if np.count_nonzero(is_own) >= _FEWEST:
-                means[is_own] = cosines[is_own].mean()
-        found[chosen] = np.maximum(cosines - means, 0.0)
-    return found
+def _by_tokens(
+    found: SearchResult, read: Sequence[Passage], reader: Reader, name_weight: float
+) -> tuple[list[Sentence], Floats]:
+    """Return the sentences with their scores by `FEATURES`, in the order of the passages."""
+    asked = found.search_text, read, reader, found.token_weights, name_weight
+    sentences, features = sentence_features(*asked)
+    # A list may quote several documents, unless the query names one.
+    lists = found.kind == "comprehensive" and found.query == found.search_text
+    counted = {**FEATURES, "leading document": 0.0} if lists else FEATURES
+    scores = features @ np.array(list(counted.values()))
+    if not lists and found.kind != "comparison":
+        others = documents_of_others(found.query, found.chunks)
+        scores -= _OF_OTHERS * np.array([s.chunk.document_id in others for s in sentences])
+    return sentences, scores
 
 
 def word_share(words: Words, sentence: Sentence, names: frozenset[str] = frozenset()) -> float:

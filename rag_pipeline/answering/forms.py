@@ -39,7 +39,7 @@ _FURTHER = 4
 _LISTED = 3
 """Factor by which `contexts` grows for lists and comparisons."""
 _LEAST_MET = 0.78
-"""Least late interaction of a sentence in a table, as a share of the best sentence's value.
+"""Least match of a sentence in a table, as a share of the best sentence's value.
 
 Chosen on comparisons of the sample's documents.
 """
@@ -329,12 +329,12 @@ def _side_query(query: str, other: str) -> str:
 
 
 def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:
-    """Return the sentences that have at least 78 % of the best sentence's late interaction.
+    """Return the sentences that have at least 78 % of the best sentence's match.
 
     If a sentence states a fact of the kind that the query asks for, only such sentences are kept.
     """
-    best = max((s.late for sentences in chosen for s in sentences), default=0.0)
-    near = [[s for s in own if s.late >= _LEAST_MET * best] for own in chosen]
+    best = max((s.match for sentences in chosen for s in sentences), default=0.0)
+    near = [[s for s in own if s.match >= _LEAST_MET * best] for own in chosen]
     kinds = kinds_asked(search_text)
     stating = [[s for s in own if states(s.with_units, kinds)] for own in near]
     return stating if any(stating) else near

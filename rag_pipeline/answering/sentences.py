@@ -43,8 +43,8 @@ class Sentence:
     rank: int
     start: int
     text: str
-    late: float
-    """The late interaction with the query."""
+    match: float
+    """The late interaction with the query, or the share of its words that the sentence holds."""
 
     @property
     def heading(self) -> str:

@@ -25,8 +25,17 @@ from rag_pipeline.answering import (
     most_contexts_of,
     sentence_vectors,
 )
-from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, Evidence, fit, placed, read_result
-from rag_pipeline.answering.reading import Floats, Passage
+from rag_pipeline.answering.agreement import ranked_sentences
+from rag_pipeline.answering.confidence import (
+    EVIDENCE,
+    FEWEST,
+    Evidence,
+    fit,
+    placed,
+    read_result,
+    sentence_evidence,
+)
+from rag_pipeline.answering.reading import Floats
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, ExtractiveAnswers, Lexical, PassageReranker
@@ -140,18 +149,10 @@ def examples_without_gold(
     rows: list[Floats] = []
     for questions in (made, GENERAL):
         found = searcher.search_all(SearchRequest(query=question) for question in questions)
-        read = (_read(workspace, with_signs, one)[1] for one in found)
-        rows.append(_rows(workspace, configuration, [met.row for met in read if met is not None]))
+        read = (_read(workspace, configuration, with_signs, one)[1] for one in found)
+        met = [one.row for one in read if one is not None]
+        rows.append(np.array(met).reshape(-1, len(EVIDENCE)))
     return rows[0], rows[1]
-
-
-def _rows(workspace: Workspace, configuration: Configuration, each: Sequence[Floats]) -> Floats:
-    """Return evidence as one array, with sentences only if `e5` embeds the queries."""
-    rows = np.array(each).reshape(-1, len(EVIDENCE))
-    # A machine that only searches may lack the model e5.
-    if not isinstance(workspace.config.embeddings[configuration.embedding], E5Embedding):
-        rows[:, EVIDENCE.index("best sentence")] = 0.0
-    return rows
 
 
 def _made_questions(workspace: Workspace, version: int | None) -> list[str]:
@@ -188,16 +189,28 @@ def _searcher(
 
 
 def _read(
-    workspace: Workspace, with_signs: Index | None, searched: SearchResult
-) -> tuple[list[Passage], Evidence | None]:
-    """Return the passages that an answer reads, and their evidence, or None without passages."""
+    workspace: Workspace,
+    configuration: Configuration,
+    with_signs: Index | None,
+    searched: SearchResult,
+) -> tuple[Sequence[ScoredChunk], Evidence | None]:
+    """Return the passages that an answer reads, and their evidence, or None without passages.
+
+    Sentences are the evidence if the multilingual model also embeds the queries, because a machine
+    that only searches may lack it otherwise.
+    """
     advance("questions", 1)
     settings = workspace.config.evaluation.answers
     kind = detect(searched.query).kind
     most = most_contexts_of(searched.query, kind, settings)
     found = replace(searched, chunks=distinct(searched.chunks[:most]))
+    by_e5 = isinstance(workspace.config.embeddings[configuration.embedding], E5Embedding)
+    if by_e5 and with_signs is None:
+        return found.chunks, sentence_evidence(found, ranked_sentences(found.query, found.chunks))
     found = with_token_vectors(with_signs, found)
-    return read_result(found, sentence_vectors, contexts_of(searched.query, kind, settings))
+    contexts = contexts_of(searched.query, kind, settings)
+    read, known = read_result(found, sentence_vectors, contexts)
+    return [one.chunk for one in read], known
 
 
 def examples(
@@ -241,15 +254,14 @@ def examples(
                 continue
             asked.append((without, True))
         for searched, removed in asked:
-            read, met = _read(workspace, with_signs, searched)
+            read, met = _read(workspace, configuration, with_signs, searched)
             if met is not None:
                 rows.append(met.row)
-                read_chunks = [one.chunk for one in read]
-                made.answers.append(not removed and any(gold_labels(query, read_chunks)))
+                made.answers.append(not removed and any(gold_labels(query, read)))
                 made.removed.append(removed)
                 made.groups.append(query.group or next(iter(gold), query.query_id))
                 made.asked.append(query.group or query.query_id)
-    return made._replace(rows=_rows(workspace, configuration, rows))
+    return made._replace(rows=np.array(rows).reshape(-1, len(EVIDENCE)))
 
 
 def with_token_vectors(index: Index | None, found: SearchResult) -> SearchResult:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from rag_pipeline.answering.agreement import agreements
+from rag_pipeline.answering.agreement import ranked_sentences
 from rag_pipeline.answering.confidence import (
     DEFAULT,
     EVIDENCE,
@@ -16,6 +16,7 @@ from rag_pipeline.answering.confidence import (
     passage_chances,
     placed,
     read_result,
+    sentence_evidence,
     threshold,
 )
 from rag_pipeline.answering.naming import unheld_names
@@ -157,18 +158,22 @@ def test_where_sentences_are_compared_the_lower_of_two_places_is_the_threshold()
     made, general = np.zeros((51, len(EVIDENCE))), np.zeros((11, len(EVIDENCE)))
     made[:, 5], general[:, 5] = 1.2, np.linspace(0.8, 0.9, 11)
     found = placed(made, general)
-    # Scores 25 x best sentence - 2 x unheld name: the quantile 0.9 is 22.25, the threshold 22.95.
+    # Scores 25 x best sentence - 5 x unheld name: the quantile 0.9 is 22.25.
     row = np.zeros((3, len(EVIDENCE)))
-    row[:, 0], row[:, 5], row[2, 4] = 0.3, [0.917, 0.919, 0.95], 1.0
+    row[:, 0], row[:, 5], row[2, 4] = 0.3, [0.889, 0.891, 1.08], 1.0
     assert (found.chances(row) < found.least).tolist() == [True, False, True]
-    # Made questions whose lower quartile scores 25 allow 22.8.
-    made[:, 5], made[:10, 5] = 1.0, 0.5
+    # Made questions whose lower quartile scores 24.75 allow 22.05.
+    made[:, 5], made[:10, 5] = 0.99, 0.5
     lower, row = placed(made, general), row[:2]
-    row[:, 5] = 0.911, 0.913
+    row[:, 5] = 0.881, 0.883
     assert (lower.chances(row) < lower.least).tolist() == [True, False]
-    row[1, 5] = 0.919
+    # Seven made questions are too few: half of the general ones are below the threshold.
+    few = placed(made[-7:], general)
+    row[:, 5] = 0.849, 0.851
+    assert (few.chances(row) < few.least).tolist() == [True, False]
+    row[1, 5] = 0.891
     # The logit rises by 4.5 for 3 points of the score.
-    logit = np.log(0.3 / 0.7) + 1.5 * (25 * 0.919 - 22.95)
+    logit = np.log(0.3 / 0.7) + 1.5 * (25 * 0.891 - 22.25)
     assert found.chances(row)[1] == pytest.approx(1 / (1 + np.exp(-logit)))
 
 
@@ -188,15 +193,28 @@ def test_the_best_sentence_counts_where_another_model_found_the_passages():
     ]
     question = "What does the hall cost?"
     found = SearchResult(query=question, chunks=chunks)
-    each = agreements(question, chunks)
+    agreed = ranked_sentences(question, chunks)
+    each = agreed.of_chunks(2)
     assert each[0] > each[1] > 0
-    _, known = read_result(found, sentence_vectors)
-    assert known.rows[:, 5] == pytest.approx([each[0]] * 2)
+    known = sentence_evidence(found, agreed)
+    # The scores of both passages are equal, and no name or year is missing.
+    assert known.rows.tolist() == [pytest.approx([1, 0, 0, 0, 0, value]) for value in each]
+    assert known.best == 0
     by_sentence = Calibration((0.0,) * 5 + (1.0,), 0.0, 0.5)
     chances = passage_chances(found, sentence_vectors, by_sentence)
     assert chances == pytest.approx((1 / (1 + np.exp(-each))).tolist())
-    own = replace(found, token_weights=np.ones(40_000, np.float32))
-    assert not read_result(own, sentence_vectors)[1].rows[:, 5].any()
+    assert not read_result(found, sentence_vectors)[1].rows[:, 5].any()
+
+
+def test_a_leading_passage_and_missing_years_are_evidence():
+    chunks = [scored(str(n), f"Hall {n} opened in 201{n}.") for n in range(3)]
+    chunks = [replace(c, score=score) for c, score in zip(chunks, (4.0, 1.0, 1.0), strict=True)]
+    found = SearchResult(query="Which hall opened in 2012?", chunks=chunks)
+    known = sentence_evidence(found, ranked_sentences(found.query, chunks))
+    assert known.rows[:, 2] == pytest.approx([1 - 2 / 4] * 3)
+    assert known.rows[:, 4].tolist() == [1, 1, 0]
+    assert known.best == 2
+    assert sentence_evidence(found, ranked_sentences(found.query, [])) is None
 
 
 def test_the_threshold_is_a_rank_of_the_chances():

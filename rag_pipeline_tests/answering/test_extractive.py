@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rag_pipeline.answering import (
+    agreement,
     extract_answers,
     form_answers,
     sentence_vectors,
@@ -28,8 +29,12 @@ def chunk(start: int, end: int, document_id: str = "nda.txt") -> ScoredChunk:
     return scored(document_id, DOCUMENT[start:end], start=start)
 
 
-def answer(query, chunks, **settings):
-    found = SearchResult(query=query, chunks=chunks)
+EQUAL = np.ones(40_000, np.float32)
+"""Weights of an index with token vectors: its passages are read by tokens."""
+
+
+def answer(query, chunks, weights=EQUAL, **settings):
+    found = SearchResult(query=query, chunks=chunks, token_weights=weights)
     return extract_answers([found], ExtractiveAnswers(**settings), sentence_vectors)[0]
 
 
@@ -94,7 +99,8 @@ def test_further_passages_are_read_only_where_the_first_hardly_meet_the_question
     query = "How long do the obligations of confidentiality last?"
 
     def cited(first_chunk, other):
-        found = SearchResult(query=query, chunks=[first_chunk, other], contexts=1)
+        chunks = [first_chunk, other]
+        found = SearchResult(query=query, chunks=chunks, contexts=1, token_weights=EQUAL)
         (made,) = form_answers([found], ExtractiveAnswers(), sentence_vectors)
         return {citation.document_id for citation in made.citations}
 
@@ -104,11 +110,13 @@ def test_further_passages_are_read_only_where_the_first_hardly_meet_the_question
     assert cited(long, again) == {"nda.txt"}
 
 
-def test_a_name_that_the_question_holds_weighs_less_than_what_it_asks():
-    text = "Made between Halvorsk Marine and Brennwater Robotics. The penalty is paid at once."
+def test_a_name_that_the_question_holds_weighs_less_than_what_it_asks(monkeypatch):
+    monkeypatch.setattr(agreement, "multilingual", lambda: None)
+    text = "All of it is made for Halvorsk Marine. The penalty is paid at once."
     found = answer(
-        "What penalty do Halvorsk Marine and Brennwater Robotics owe?",
+        "What penalty does Halvorsk Marine owe?",
         [scored("d", text)],
+        None,
     )
     assert found.citations[0].text == "The penalty is paid at once."
 
@@ -245,7 +253,7 @@ def test_a_sentence_in_another_language_answers_by_its_meaning(query, expected):
     english = "The office opens at nine. Invoices are kept for ten years. How long is a parcel?"
     german = "Türen müssen lange offen bleiben. Eine Probe dauert drei Stunden. Kuchen ist da."
     chunks = [scored("en.txt", english, 0.9), scored("de.txt", german, 0.9)]
-    found = answer(query, chunks if expected in german else chunks[::-1], confidence=0)
+    found = answer(query, chunks if expected in german else chunks[::-1], None, confidence=0)
     assert found.citations[0].text == expected
 
 

@@ -90,7 +90,7 @@ def test_two_years_or_versions_of_one_document_are_compared(old: str, new: str):
     texts = {
         f"travel_{old}.md": "# Travel\n\nA hotel costs up to 110 euros.\n\nTrains are slow.",
         f"budget_{new}.md": "# Budget\n\nHotels cost 9000 euros.",
-        f"travel_{new}.md": f"It replaces the rules of {old}.\n\nA hotel costs up to 140 euros.",
+        f"travel_{new}.md": f"It replaces {old}.\n\nA hotel costs up to 140 euros.",
     }
     chunks = [scored(name, text) for name, text in texts.items()]
     question = f"Compare the hotel limits of the travel rules of {old} and {new}"

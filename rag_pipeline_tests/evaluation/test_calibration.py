@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.answering.confidence import EVIDENCE
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import SearchResult
 from rag_pipeline.evaluation import calibration
 from rag_pipeline.evaluation.answers import (
     count_questions,
@@ -26,6 +26,7 @@ from rag_pipeline.release import current
 from rag_pipeline.search.index import Index
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
+from rag_pipeline_tests.testing.chunking import scored
 from rag_pipeline_tests.testing.corpora import (
     question,
     write_documents,
@@ -141,11 +142,12 @@ def test_too_few_queries_for_a_threshold_do_not_make_the_calibration(fitted):
 def test_sentences_count_only_where_their_model_embeds_the_queries(fitted):
     config = fitted.config
     e5 = config.model_copy(update={"embeddings": {"minilm": E5Embedding(provider="e5")}})
-    kept = [
-        calibration._rows(Workspace(one), one.configuration("default"), [np.ones(len(EVIDENCE))])
+    found = SearchResult(query="Who rents the hall?", chunks=[scored("a", "Ada rents the hall.")])
+    rows = [
+        calibration._read(Workspace(one), one.configuration("default"), None, found)[1].row
         for one in (config, e5)
     ]
-    assert [rows.sum() for rows in kept] == [len(EVIDENCE) - 1, len(EVIDENCE)]
+    assert [row[5] > 0 for row in rows] == [False, True]
 
 
 @pytest.mark.parametrize("asked", [0, 24])
