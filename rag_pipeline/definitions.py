@@ -28,18 +28,20 @@ warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.B
 def defs() -> dg.Definitions:
     """Return the definitions of all corpora.
 
-    Like `rag`, find corpora below the folder of a checkout, or in the working directory if the
-    package is installed. A corpus file with an error does not stop the other corpora: a sensor that
-    fails with the error replaces its corpus. In a checkout, also load Python files and components
-    of other types under `defs/`.
+    Like `rag`, find corpora in the working directory. If it has none or lies in a checkout, find
+    those below the checkout's folder. A corpus file with an error does not stop the other corpora:
+    a sensor that fails with the error replaces its corpus. In a checkout, also load Python files
+    and components of other types under `defs/`.
 
     By default, a run makes its steps in one process, which is fastest on one machine. RAG_EXECUTOR
     names another executor, which distributes the shards of an index.
     """
     load_secrets()
     package = Path(__file__).parent
-    checkout = (package.parent / "pyproject.toml").is_file()
-    files = corpus_files(package.parent if checkout else Path())
+    files, is_inside = [*corpus_files()], Path.cwd().is_relative_to(package.parent)
+    checkout = (package.parent / "pyproject.toml").is_file() and (is_inside or not files)
+    if checkout:
+        files = [*corpus_files(package.parent)]
     # If two files define the same corpus, the file or folder with the corpus's name goes first.
     named = sorted(files, key=lambda each: each[1] not in (each[0].stem, each[0].parent.name))
     found, taken = [file for file, _ in named], dict[str, Path]()

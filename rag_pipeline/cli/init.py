@@ -2,6 +2,8 @@
 
 import glob
 import math
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -14,7 +16,7 @@ from rich.markup import escape
 
 from rag_pipeline.cli.console import console, counted, cut, megabytes, say, show_next
 from rag_pipeline.cli.find import rag, shown_path
-from rag_pipeline.errors import ConfigError
+from rag_pipeline.errors import ConfigError, installation
 from rag_pipeline.loading.languages import NAMES
 from rag_pipeline.loading.survey import Survey, survey
 from rag_pipeline.pipeline.first_look import (
@@ -152,4 +154,15 @@ def _show_next(installing: str, name: str, target: Path, queries: Path | None) -
         say("There are no questions yet, so nothing is measured: make some first.")
         steps.append(rag("questions", file=target.expanduser(), corpus=name))
     steps.append(rag("run", file=target.expanduser(), corpus=name))
-    show_next(*steps)
+    show_next(*steps, *_in_dagster(target))
+
+
+def _in_dagster(target: Path) -> list[tuple[str, str]]:
+    """Return the commands that show the corpora of the corpus file's folder in Dagster's UI."""
+    own = Path(sys.executable).with_name("dagster")
+    program = "dagster" if shutil.which("dagster") == str(own) else str(own)
+    folder = target.expanduser().absolute().parent
+    there = "" if folder == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    serve = f"{there}{shlex.quote(program)} dev -m rag_pipeline.definitions"
+    lacking = [] if find_spec("dagster_webserver") else [(installation("dg"), "for Dagster's UI")]
+    return [*lacking, (serve, "this corpus in Dagster's UI: http://localhost:3000")]

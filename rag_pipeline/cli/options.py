@@ -4,6 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
+MADE_QUESTIONS = 150
+"""Maximum number of questions that `rag questions` makes by default."""
+
 
 def argument(metavar: str, help: str, **more: Any) -> Any:
     """Declare a positional argument."""

@@ -25,6 +25,7 @@ from rag_pipeline.cli.costs import estimate_lines
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.live import Live, changed_lines
+from rag_pipeline.cli.options import MADE_QUESTIONS
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.endpoints import moved_models
 from rag_pipeline.errors import BusyError, ConfigError
@@ -80,9 +81,17 @@ def show_plan(file: Path, as_json: bool) -> None:
         for line in _notes(workspace.config):
             console.print(line)
         return
-    found, start = measure(workspace, found)
+    made = 0 if config.queries_path else min(MADE_QUESTIONS, len(workspace.documents().state()))
+    found, start = measure(workspace, found, made)
     console.print(_table(config.corpus, found))
-    told = (totals(found, start), _reasons(found), estimate_lines(found), _notes(config))
+    with_made = f"This includes about {counted(made, 'question')} that `rag questions` makes."
+    told = (
+        totals(found, start),
+        [with_made] if made else [],
+        _reasons(found),
+        estimate_lines(found),
+        _notes(config),
+    )
     for line in chain.from_iterable(told):
         console.print(line)
     for line in _largest(workspace, found, changes, file):

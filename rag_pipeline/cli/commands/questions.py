@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from rag_pipeline.cli.console import set_quiet
 from rag_pipeline.cli.find import find_corpus_file
 from rag_pipeline.cli.options import (
+    MADE_QUESTIONS,
     CorpusArgument,
     CorpusOption,
     JsonFlag,
@@ -44,7 +45,7 @@ def make(
     named: CorpusOption = None,
     number: Annotated[
         int, option("N", "At most N questions of one passage.", "--number", "-n", min=0)
-    ] = 150,
+    ] = MADE_QUESTIONS,
     several: Annotated[int, option("N", "Also N that need two documents.", min=0)] = 0,
     unanswerable: Annotated[int, option("N", "Also N that no document answers.", min=0)] = 0,
     chat: Annotated[

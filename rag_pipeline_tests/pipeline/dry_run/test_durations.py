@@ -2,8 +2,10 @@
 
 import pytest
 
+from rag_pipeline.models.providers.e5 import E5Embedding
 from rag_pipeline.pipeline.dry_run import START, PlannedStep, durations, keep_durations, measure
 from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.workspace import Workspace
 
 BOARD, CONTEXTS = Step("leaderboard"), Step("contextualized_chunks", "recursive_150.none")
 
@@ -23,6 +25,13 @@ def test_a_plan_is_as_slow_as_the_machine_and_as_the_last_run(workspace, monkeyp
     assert [row.seconds for row in found[:3]] == pytest.approx(expected)
     assert found[3].seconds is None, "nobody knows how fast a vendor is"
     assert start == pytest.approx(2 * 31)
+
+    with_more, _ = measure(workspace, planned, more_queries=100)
+    assert with_more[0].seconds == pytest.approx(2 * (7 + 104 * 0.28))
+    config, e5 = workspace.config, {"minilm": E5Embedding(provider="e5")}
+    by_e5 = Workspace(config.model_copy(update={"embeddings": e5}))
+    (answers,), _ = measure(by_e5, [PlannedStep(Step("answers", "plain"), runs=True)])
+    assert answers.seconds == pytest.approx(2 * (290 + 4 * 3))
 
     # The run took three times as long for the leaderboard, and half of the time for the start.
     keep_durations(workspace, {}, {BOARD: 3 * (7 + 4 * 0.28), Step(START): 31 / 2})
