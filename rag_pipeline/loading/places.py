@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import Any
 
@@ -66,7 +66,7 @@ def place_of(document: Document, start: int, end: int) -> Place:
             return Place(f"slide {slide[1]}", slide=int(slide[1]))
         return _by_line(document, start)
     if kind == f"{_OFFICE}spreadsheetml.sheet":
-        return _in_sheet(document, start)
+        return _in_sheet(document, start, end)
     if kind == "application/x-ipynb+json" and "cells" in document.metadata:
         cell = bisect_right(json.loads(str(document.metadata["cells"])), start)
         return Place(f"cell {cell:,}", cell=cell, section=_section(document, start))
@@ -125,7 +125,13 @@ def _section(document: Document, start: int) -> str:
     return " › ".join(list(short)[-_MAX_DEPTH:])
 
 
-def _in_sheet(document: Document, start: int) -> Place:
+def _in_sheet(document: Document, start: int, end: int) -> Place:
+    """Return the first row of a span in the sheet that has most of the span."""
+    found = (sheet.start() for sheet in _SHEET.finditer(document.text, start, end))
+    bounds = [start, *found, end]
+    first, _ = max(pairwise(bounds), key=lambda part: part[1] - part[0])
+    if first != start:
+        start = max(document.text.find("\n|", first, end) + 1, first)
     sheet = _last(_SHEET, document.text, start)
     if sheet is None:
         return _by_line(document, start)

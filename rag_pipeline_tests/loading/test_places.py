@@ -7,7 +7,7 @@ from openpyxl import Workbook
 from pptx import Presentation
 
 from rag_pipeline.datamodels import Document
-from rag_pipeline.loading.places import Place
+from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline_tests.testing.formats import saved
 from rag_pipeline_tests.testing.scanning import at, load, outcomes
 
@@ -91,6 +91,9 @@ def test_rows_of_a_sheet_count_blank_rows(tmp_path: Path) -> None:
     assert [at(document, w).row for w in ("Item", "Rope", "Sail", "Mast")] == [3, 4, 7, 8]
     assert at(document, "Mast").label == "sheet Prices, row 8"
     assert at(document, "Thirty") == Place("sheet Terms, row 1", sheet="Terms", row=1)
+    thirty = document.text.index("Thirty")
+    across = place_of(document, document.text.index("## Terms") - 2, thirty + len("Thirty"))
+    assert across.label == "sheet Terms, row 1", "most of the span is there"
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,7 @@ def test_the_project_and_foreign_ones_load_a_component_alike(tmp_path, monkeypat
     (tmp_path / "tiny.yaml").unlink()
     module = tmp_path / tmp_path.name / "definitions.py"
     monkeypatch.setattr(rag_pipeline.definitions, "__file__", str(module))
+    monkeypatch.chdir(tmp_path)
     loaded = load_component(tmp_path, monkeypatch), rag_pipeline.definitions.defs()
     for definitions in loaded:
         graph = definitions.resolve_asset_graph()

@@ -74,7 +74,7 @@ def test_a_headline_says_how_good_the_release_is_and_names_can_be_read(page):
 
 
 def test_context_health_is_that_of_the_answers(page):
-    assert re.search(r"in percent, n = 5 queries, 0 missing\..*?average relevance", page, re.S)
+    assert re.search(r"n = 5 queries, 0 missing\..*?relevance, of the attainable", page, re.S)
 
 
 def test_missing_evaluations_are_named(workspace, monkeypatch):
@@ -104,8 +104,8 @@ def test_answer_and_context_metrics_are_shown_with_n(workspace, monkeypatch):
     assert ["TIME", "75.0", "40.0", "52.0", "", "5"] in cells
     assert "MONEY" not in page, "no fact of that type is expected"
     assert "n = 4 queries, 1 missing" in page
-    assert ["average relevance", "62.5", ""] in cells
-    assert ["usage rate", "–", ""] in cells
+    assert ["relevance, of the attainable", "62.5", ""] in cells
+    assert ["usage, of the attainable", "–", ""] in cells
 
 
 def test_reasons_of_a_judge_prices_and_earlier_releases_are_shown(workspace):
