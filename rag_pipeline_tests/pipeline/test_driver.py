@@ -113,6 +113,6 @@ def test_the_command_line_tells_a_plugins_exception_in_one_line(workspace, broke
         (line,) = outcome.err.splitlines()
         assert broken in line
         assert line.endswith("; `rag --verbose …` prints the traceback")
-    for command in (("--verbose", "plan"), ("run", "--verbose")):
-        outcome = rag(*command, workspace.config.file)
+    for words in (("--verbose", "plan"), ("run", "--verbose")):
+        outcome = rag(*words, workspace.config.file)
         assert 'raise KeyError("clause")' in outcome.err
