@@ -3,7 +3,7 @@
 import re
 
 from rag_pipeline.answering.forms import NO_ANSWER
-from rag_pipeline.loading.languages import language_of
+from rag_pipeline.loading.languages import any_language_of, language_of
 
 _SENTENCES = {
     NO_ANSWER: {
@@ -40,8 +40,12 @@ _SENTENCES = {
 
 
 def in_language_of(question: str, sentence: str) -> str:
-    """Return a sentence of the assistant in the question's language, if there is a translation."""
-    return _said(sentence, language_of(question))
+    """Return a sentence of the assistant in the question's language, if there is a translation.
+
+    The language is sure if it is the likeliest among few and among all languages.
+    """
+    language = language_of(question)
+    return _said(sentence, language) if any_language_of(question) == language else sentence
 
 
 def _said(sentence: str, language: str) -> str:

@@ -18,6 +18,7 @@ GERMAN, FRENCH = "Wer ist der Vermieter der Praxis?", "Qui est le propriétaire 
          "nach Entwurf"),
         (GERMAN, "a is left out: old version, and {b} holds", "a ist ausgelassen: alte Fassung; "
          "es gilt {b}"),
+        ("xylophone", NO_ANSWER, NO_ANSWER),
         (GERMAN, "an own sentence", "an own sentence"),
     ],
 )  # fmt: skip
