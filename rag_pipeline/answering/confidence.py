@@ -57,11 +57,12 @@ _SCORE_BY_SENTENCE = np.array([0.0, 0.0, 3.5, 0.0, -5.0, 25.0])
 """The same where the agreement of sentences is known."""
 _ABOVE_GENERAL = 0.0
 """The greatest distance of the threshold above the highest scores of general questions there."""
-_BELOW_LOW_MADE = 2.7
+_BELOW_LOW_MADE = 3.1
 """The least distance of the threshold below the lower quartile of made questions' scores there.
 
 People's wordings agree less with sentences than made questions do. In some corpora they agree
-hardly more than general questions do; there, few questions can be refused.
+hardly more than general questions do; there, few questions can be refused. Chosen between two mixed
+folders and a third.
 """
 _SLOPE = 4.5
 """The increase of the logit from general questions to made ones."""

@@ -162,6 +162,10 @@ def rank_sentences(
         sentences, scores = _by_tokens(found, read, reader, name_weight)
     if not sentences:
         return Ranked(confidence, (), (), _WITHIN)
+    # A list may quote several documents, unless the query names one.
+    if not (lists and found.query == found.search_text) and found.kind != "comparison":
+        others = documents_of_others(found.query, found.chunks)
+        scores = scores - _OF_OTHERS * np.array([s.chunk.document_id in others for s in sentences])
     order = np.argsort(-scores, kind="stable")
     ordered = [sentences[i] for i in order]
     quoted = [(s.chunk, s.start - s.chunk.start, s.text) for s in ordered]
@@ -194,13 +198,9 @@ def _by_tokens(
     """Return the sentences with their scores by `FEATURES`, in the order of the passages."""
     asked = found.search_text, read, reader, found.token_weights, name_weight
     sentences, features = sentence_features(*asked)
-    # A list may quote several documents, unless the query names one.
     lists = found.kind == "comprehensive" and found.query == found.search_text
     counted = {**FEATURES, "leading document": 0.0} if lists else FEATURES
     scores = features @ np.array(list(counted.values()))
-    if not lists and found.kind != "comparison":
-        others = documents_of_others(found.query, found.chunks)
-        scores -= _OF_OTHERS * np.array([s.chunk.document_id in others for s in sentences])
     return sentences, scores
 
 

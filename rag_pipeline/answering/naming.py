@@ -101,8 +101,8 @@ def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str
     """Return the ids of documents that lack all words by which a question names the best document.
 
     The best document is that of the first chunk. Such a word is part of a name in the question, and
-    only this document has it in its title or id. A word of several titles, such as `Policy`, does
-    not count. A document has the word if one of its chunks or contexts has it.
+    this document has it in its title or id. A word of most titles, such as `Policy`, does not
+    count. A document has the word if one of its chunks or contexts has it.
     """
     names = _names(question)
     if not names or not chunks:
@@ -112,7 +112,7 @@ def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str
     words = [
         word
         for word in chain.from_iterable(names)
-        if [word in title for title in titles.values()].count(True) == 1 and word in titles[first]
+        if word in titles[first] and sum(word in t for t in titles.values()) <= len(titles) / 2
     ]
     if not words:
         return set()

@@ -7,7 +7,8 @@ model. Recent results of the model are cached.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
@@ -16,6 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from rag_pipeline.calls import CallCache, call_key
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config.models import LocalEmbedder, Tokens
 from rag_pipeline.datamodels import ScoredChunk, Span, Vectors, Weights
@@ -144,6 +146,16 @@ class SentenceVectors:
         self._given = model
         self._most = most
         self._known: dict[str, Vectors] = {}
+        self._cache: CallCache | None = None
+
+    @contextmanager
+    def kept_in(self, cache: CallCache) -> Iterator[None]:
+        """Inside the block, read and store vectors in a call cache, so the next run has them."""
+        self._cache = cache.of_local_models()
+        try:
+            yield
+        finally:
+            self._cache = None
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the texts' vectors, shape (texts, dimension)."""
@@ -152,9 +164,20 @@ class SentenceVectors:
             self._known = {}
         known = self._known  # Another thread may replace the cache meanwhile.
         new = [text for text in dict.fromkeys(texts) if text not in known]
+        cache, keys = self._cache, {}
+        if cache is not None and new:
+            keys = {text: call_key("sentence", model.identity, text) for text in new}
+            kept = cache.get([*keys.values()])
+            known.update(
+                (t, np.frombuffer(kept[k], np.float32)) for t, k in keys.items() if k in kept
+            )
+            new = [text for text in new if text not in known]
         for batch in model.batches(new):
             some = [new[i] for i in batch]
-            known.update(zip(some, np.copy(model.embed(some, "document")), strict=True))
+            made = dict(zip(some, np.copy(model.embed(some, "document")), strict=True))
+            known.update(made)
+            if cache is not None:
+                cache.put({keys[text]: vector.tobytes() for text, vector in made.items()})
         return np.array([known[text] for text in texts], np.float32).reshape(
             len(texts), model.dimension
         )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,7 @@ from rag_pipeline.answering import (
     most_contexts_of,
     sentence_vectors,
 )
+from rag_pipeline.answering.reading import multilingual
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
@@ -45,6 +47,12 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     In the note, `missing` counts failed answers. `unanswered` counts queries that stay unanswered.
     `flagged` counts answers with a wrong citation. `calibration` is fitted to the run.
     """
+    reader = None if workspace.is_dry else multilingual()
+    with reader.kept_in(workspace.cache) if reader else nullcontext():
+        return _update_answers(workspace, configuration)
+
+
+def _update_answers(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
     settings = workspace.config.evaluation.answers
     source = ANSWERS.made_from(workspace, configuration.name)
     queries = load_queries(workspace)

@@ -190,7 +190,8 @@ class Board:
             verdict = "sure" if compared.verdict in ("better", "worse") else "not sure"
             verdict = f" ({verdict})" if gain else ""
             more = f", {amount} {self.references['baseline']}{verdict}"
-        share = f"{round(found.mean * found.n)} of {counted(found.n, 'question')}"
+        made = "made " * (0 < self.synthetic == self.queries)
+        share = f"{round(found.mean * found.n)} of {counted(found.n, f'{made}question')}"
         percent = f"({100 * found.mean:.0f} %{sure})"
         told = f"{name} finds the answer among the first 5 chunks for {share} {percent}{more}."
         if found.n >= _FEW_QUESTIONS:

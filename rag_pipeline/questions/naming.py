@@ -80,7 +80,11 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         is_owned = (
             owners
             and kind
-            and all(proper[d.document_id] and owners[0] not in d.text for d in alike)
+            and all(
+                (proper[d.document_id] or _COMPANY.search(d.text[:_HEAD]))
+                and owners[0] not in d.text
+                for d in alike
+            )
         )
         if is_owned and is_english and not _RUNNING.fullmatch(document.title):
             first, short = owners[0], kind.split()[-1]

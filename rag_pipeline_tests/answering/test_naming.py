@@ -14,6 +14,8 @@ def chunk(document_id: str, title: str, text: str = "It lasts for two years.") -
 
 NORDHAVN = chunk("nordhavn.pdf", "Consulting Agreement with Nordhavn Shipping")
 QUILLON = chunk("quillon.pdf", "Mutual Agreement with Quillon Robotics")
+VISIT = chunk("visit.md", "Visit of Nordhavn")
+LEAVE = chunk("leave.md", "Leave policy")
 MAIL = chunk("mail.eml", "Re: meeting", "Nordhavn asked for a longer term.")
 
 
@@ -27,6 +29,12 @@ MAIL = chunk("mail.eml", "Re: meeting", "Nordhavn asked for a longer term.")
         # The best chunk is of another document: the name may stand in its text.
         ("How long does the term of Nordhavn last?", [MAIL, NORDHAVN, QUILLON], set()),
         ("How long does the term of Nordhavn last?", [], set()),
+        # Two of four titles have the name.
+        (
+            "How long does the Nordhavn agreement last?",
+            [NORDHAVN, VISIT, QUILLON, LEAVE],
+            {"quillon.pdf", "leave.md"},
+        ),
     ],
 )
 def test_a_name_in_a_title_rules_out_documents_without_it(

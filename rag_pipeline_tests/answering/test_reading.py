@@ -35,6 +35,18 @@ def test_the_memory_is_emptied_when_it_is_full():
     assert model.batched == [["a"], ["bb"], ["a"], ["ccc"], ["bb"]]
 
 
+def test_vectors_are_kept_in_a_call_cache_for_the_next_run(cache):
+    first, second = Lengths(), Lengths()
+    one, other = SentenceVectors(first), SentenceVectors(second)
+    with one.kept_in(cache):
+        assert one(["aa", "b"]).tolist() == [[2], [1]]
+    one(["dddd"])
+    with other.kept_in(cache):
+        assert other(["b", "ccc", "aa"]).tolist() == [[1], [3], [2]]
+    assert second.batched == [["ccc"]]
+    assert len(cache) == 3
+
+
 def test_the_rows_of_a_table_tell_no_language():
     head = "| House | Flats | Rent per month | Heating | Caretaker |"
     rows = "| Ahornweg 3 | 12 | 8400 | Fernwärme | Kuhn |\n| Ulmenstrasse 9 | 6 | 43 | Gas | Voss |"

@@ -108,7 +108,7 @@ def test_quiet_writes_nothing_but_the_json(released: Any, tmp_path: Path) -> Non
     [
         (["--configuration", "nope"], "no configuration 'nope'; there are: default, plain"),
         (["--json", "/nowhere/at/all/out.json"], "there is no folder /nowhere/at/all"),
-        (["--json", "/"], "--json /: is a folder"),
+        (["--json", "/"], "--json / is a folder"),
     ],
 )
 def test_mistakes_are_found_before_anything_runs(

@@ -227,7 +227,7 @@ def test_a_file_that_holds_no_key_is_refused(tmp_path):
 def test_a_file_of_callers_allows_addresses_beyond_loopback(tmp_path, monkeypatch):
     monkeypatch.delenv("RAG_TOKEN", raising=False)
     assert read_token("RAG_TOKEN", "0.0.0.0", tmp_path / "callers.yaml") is None
-    with pytest.raises(ConfigError, match="name --callers"):
+    with pytest.raises(ConfigError, match="add --callers"):
         read_token("RAG_TOKEN", "0.0.0.0")
 
 
