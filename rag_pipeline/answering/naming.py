@@ -102,7 +102,7 @@ def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str
 
     The best document is that of the first chunk. Such a word is part of a name in the question, and
     this document has it in its title or id. A word of most titles, such as `Policy`, does not
-    count. A document has the word if one of its chunks or contexts has it.
+    count. A document has the word if its title, id, a chunk or a context has it.
     """
     names = _names(question)
     if not names or not chunks:
@@ -118,7 +118,7 @@ def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str
         return set()
     others = titles.keys() - {first}
     for chunk in chunks:
-        text = f"{chunk.text}\n{chunk.context}".casefold()
+        text = f"{chunk.text}\n{chunk.context}".casefold() + titles[chunk.document_id]
         if any(word in text for word in words):
             others -= {chunk.document_id}
     return others
