@@ -13,10 +13,12 @@ from typing import Literal, get_args
 
 import typer
 from rich.markup import escape
+from yaml import YAMLError
 
 from rag_pipeline.cli.console import console, counted, cut, megabytes, say, show_next
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.errors import ConfigError, installation
+from rag_pipeline.imports import load_yaml
 from rag_pipeline.loading.languages import NAMES
 from rag_pipeline.loading.survey import Survey, survey
 from rag_pipeline.pipeline.first_look import (
@@ -52,6 +54,7 @@ def initialize(
     """
     if model not in (None, *get_args(_Model)):
         raise ConfigError(f"--model {model}: is not one of: {', '.join(get_args(_Model))}")
+    queries = queries or _queries_named_in(target.expanduser())
     check_choices(name, documents, queries, target, force)
     globs = [pattern for pattern in exclude or () if pattern]
     with console.status("looking at the documents"):
@@ -78,6 +81,16 @@ def initialize(
     write_corpus_file(name, documents, queries, store, target, shown_path(target), force, choices)
     say(f"wrote {escape(str(target))} and its schema")
     _show_next(needed_installation(choices.model, found), name, target, queries)
+
+
+def _queries_named_in(target: Path) -> Path | None:
+    """Return the queries file of the corpus file that is replaced, or None if there is none."""
+    try:
+        named = load_yaml(target.read_bytes())["attributes"]["queries"]
+    except (OSError, YAMLError, KeyError, TypeError):
+        return None
+    found = target.parent / str(named)
+    return found if found.is_file() else None
 
 
 def proposed(documents: Path, target: Path) -> Choices:

@@ -47,7 +47,7 @@ attributes:
   contextualizers:
     none: {{method: none}}
     structural: {{method: structural, table_heads: true}}   # title, headings: no model, no cost
-  embeddings:
+  embeddings:                  # named again in configurations, and in `tokens_of` of a chunking
 {embeddings}
   retrievers:
     dense: {{method: dense, k: 50}}

@@ -151,6 +151,10 @@ def test_force_replaces(here: Path) -> None:
     Path("acts.yaml").write_text("mine")
     assert rag("init", "acts", "--documents", "documents", "--force").code == 0
     assert load_config("acts.yaml").corpus == "acts"
+    Path("queries.jsonl").write_text(QUERY)
+    Path("acts.yaml").write_text("attributes: {queries: queries.jsonl}")
+    assert rag("init", "acts", "--documents", "documents", "--force").code == 0
+    assert load_config("acts.yaml").queries_path == here / "queries.jsonl"
 
 
 def test_the_commented_lines_are_right_too(here: Path) -> None:
