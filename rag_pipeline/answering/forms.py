@@ -22,7 +22,7 @@ from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, Kind, ScoredChunk, SearchResult
 from rag_pipeline.search.standing import are_versions, in_force
 
-NO_ANSWER = "Nothing in the documents answers this."
+NO_ANSWER = "No answer was found in the documents."
 NEUTRAL_QUERIES = ("definitions", "glossary")
 """Further queries for a definition without an answer. Often one section explains all terms."""
 _MAX_CONTEXTS = 50

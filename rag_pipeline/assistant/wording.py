@@ -7,9 +7,9 @@ from rag_pipeline.loading.languages import any_language_of, language_of
 
 _SENTENCES = {
     NO_ANSWER: {
-        "de": "Nichts in den Dokumenten beantwortet das.",
-        "es": "Nada en los documentos responde a esto.",
-        "fr": "Rien dans les documents ne répond à cela.",
+        "de": "In den Dokumenten wurde keine Antwort gefunden.",
+        "es": "No se ha encontrado respuesta en los documentos.",
+        "fr": "Aucune réponse n'a été trouvée dans les documents.",
     },
     "(.+) is left out: (.+), and (.+) holds": {
         "de": "{0} ist ausgelassen: {1}; es gilt {2}",

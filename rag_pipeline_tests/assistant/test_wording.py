@@ -11,8 +11,8 @@ GERMAN, FRENCH = "Wer ist der Vermieter der Praxis?", "Qui est le propriétaire 
 @pytest.mark.parametrize(
     ("question", "sentence", "said"),
     [
-        (GERMAN, NO_ANSWER, "Nichts in den Dokumenten beantwortet das."),
-        (FRENCH, NO_ANSWER, "Rien dans les documents ne répond à cela."),
+        (GERMAN, NO_ANSWER, "In den Dokumenten wurde keine Antwort gefunden."),
+        (FRENCH, NO_ANSWER, "Aucune réponse n'a été trouvée dans les documents."),
         ("Who is the landlord?", NO_ANSWER, NO_ANSWER),
         (GERMAN, "a.md may not hold: draft, by its name", "a.md gilt vielleicht nicht: dem Namen "
          "nach Entwurf"),

@@ -163,7 +163,7 @@ def test_from_init_to_an_answer_beside_other_corpora(here: Path) -> None:
     made, ran = follow(written, "questions", "run")
     assert "synthetic questions" in made
     answered, written, planned = follow(ran, "ask", "report", "plan")
-    assert answered.startswith("Nothing in the documents answers this.")
+    assert answered.startswith("No answer was found in the documents.")
     assert written == "wrote mine.html\n"
     assert planned.startswith("everything is current")
 
