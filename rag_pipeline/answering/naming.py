@@ -118,7 +118,7 @@ def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str
         return set()
     others = titles.keys() - {first}
     for chunk in chunks:
-        text = f"{chunk.text}\n{chunk.context}".casefold() + titles[chunk.document_id]
+        text = f"{chunk.text}\n{chunk.context}\n{titles[chunk.document_id]}".casefold()
         if any(word in text for word in words):
             others -= {chunk.document_id}
     return others

@@ -7,25 +7,19 @@ and sentences of a known form (`forms`). Documents in other languages yield no f
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
-from typing import Literal, get_args
 
 from rag_pipeline.answering.quantities.values import Quantity, quantities
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.datamodels import Document, GoldSpan, Span
+from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import without_links
 from rag_pipeline.questions.asking import asked_of, persons_in
 from rag_pipeline.questions.cells import asked_cells
 from rag_pipeline.questions.forms import NO_SUBJECT
-
-FactKind = Literal[
-    "duration", "amount", "percentage", "date", "party", "definition", "section", "rule",
-    "condition", "statement", "abbreviation", "option", "cell",
-]  # fmt: skip
-KINDS: tuple[FactKind, ...] = get_args(FactKind)
+from rag_pipeline.questions.stated import FactKind, StatedFact
 
 _SENTENCE = (20, 500)
 """Minimum and maximum characters of a sentence."""
@@ -116,63 +110,9 @@ EMPTY_HEADINGS = frozenset(
     "details about other history changelog changes migrations news features usage "
     "description table of toc index title between and fixed added changed removed whereas".split()
 )
-_BOUND = re.compile(
-    r"(?:\b(?:about|approximately|around|roughly|up to|at (?:least|most)|(?:not |no )?(?:more|less|"
-    r"later) than|a (?:minimum|maximum) of|only|every|etwa|rund|circa|ca\.|mindestens|höchstens|"
-    r"maximal|bis zu|nur|alle|jede[ns]?) )$",
-    re.IGNORECASE,
-)
-"""The words before a value that bound it, or make it an interval."""
-_RATE = re.compile(
-    r" (?:(?:an?|per|each|every) (?:[a-z-]+ )??[a-z-]+|(?:im|am) (?:Jahr|Monat|Tag|Quartal)|"
-    r"(?:je|pro) (?:[a-zäöüß]+e[rns]? ){0,2}[A-ZÄÖÜ][\wäöüß-]+|(?:täg|wöchent|monat|jähr)lich)\b"
-)
-"""The words after a value that make it a rate: "a year", "per hour", "je angefangene Stunde"."""
 READ = ("en", "de")
 """Languages that the rules read."""
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
-
-
-@dataclass(frozen=True, slots=True)
-class StatedFact:
-    """A fact, the span of the document that states it, and the parts of a question.
-
-    - `start`, `end`: the span in the document's text
-    - `sentence`: the text of the span on one line, without numbering and markup
-    - `value`: the span of the answer in `sentence`
-    - `about`: the heading of the section and the title of the document
-    - `quantity`: the value of a quantity, or None
-    - `subject`: the defined term, abbreviation, option or heading, or ""
-    - `names`: the names of parties
-    - `question`: the question that the sentence's form gives, or ""
-    """
-
-    kind: FactKind
-    document_id: str
-    start: int
-    end: int
-    sentence: str
-    value: Span
-    about: str = ""
-    quantity: Quantity | None = None
-    subject: str = ""
-    names: tuple[str, ...] = ()
-    language: str = "en"
-    question: str = ""
-
-    @property
-    def gold(self) -> GoldSpan:
-        """Return the span of the document that states the fact."""
-        return GoldSpan(self.document_id, self.start, self.end)
-
-    @property
-    def answer(self) -> str:
-        """Return the part `value` of the sentence. A quantity has its bound and what it is per."""
-        start, end = self.value
-        if self.quantity:
-            bound, rate = _BOUND.search(self.sentence[:start]), _RATE.match(self.sentence, end)
-            start, end = bound.start() if bound else start, rate.end() if rate else end
-        return self.sentence[start:end].strip()
 
 
 def read_facts(document: Document) -> Iterator[StatedFact]:

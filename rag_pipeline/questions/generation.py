@@ -16,8 +16,9 @@ from rag_pipeline.datamodels import Document, GoldSpan
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.questions.certification import Certifier
-from rag_pipeline.questions.facts import KINDS, READ, FactKind, StatedFact, read_facts
+from rag_pipeline.questions.facts import READ, read_facts
 from rag_pipeline.questions.naming import names_of
+from rag_pipeline.questions.stated import KINDS, FactKind, StatedFact
 from rag_pipeline.questions.two_documents import questions_of_two
 from rag_pipeline.questions.unanswerable import unanswerable_questions
 from rag_pipeline.questions.wording import questions_of, with_name
@@ -221,9 +222,8 @@ def _row(fact: StatedFact, query: str) -> QuestionRow:
     seed = f"{fact.document_id}#{fact.start}:{query}"
     row = made_row(seed, query, [fact.gold], answer, [fact.kind])
     entity = _ENTITY.get(fact.kind)
-    said = fact.sentence[slice(*fact.value)].strip()
     if entity:
-        row["entities"] = {entity: [[name] for name in fact.names] or [[said]]}
+        row["entities"] = {entity: [[name] for name in fact.names] or [[fact.said]]}
         row["critical_types"] = [entity]
     return row
 

@@ -7,7 +7,7 @@ from itertools import islice
 from random import Random
 
 from rag_pipeline.questions.certification import Certifier
-from rag_pipeline.questions.facts import FactKind, StatedFact
+from rag_pipeline.questions.stated import FactKind, StatedFact
 from rag_pipeline.questions.wording import questions_of, with_name
 
 _ALIKE = 0.4

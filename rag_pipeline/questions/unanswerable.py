@@ -12,7 +12,7 @@ from typing import Literal
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.certification import Certifier
-from rag_pipeline.questions.facts import StatedFact
+from rag_pipeline.questions.stated import StatedFact
 from rag_pipeline.questions.wording import questions_of, with_name
 
 Sort = Literal["not_stated", "no_such_document"]

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from rag_pipeline.answering.quantities.values import quantities
-from rag_pipeline.questions.facts import FactKind, StatedFact
 from rag_pipeline.questions.forms import CLAUSE_IN, DUTY, ITSELF, is_clause, is_subject, is_vague
 from rag_pipeline.questions.german_forms import german_value
+from rag_pipeline.questions.stated import FactKind, StatedFact
 
 _AUXILIARY = r"shall|must|will|may|can|is|are|was|were"
 _BE = ("is", "are", "was", "were")
@@ -229,7 +229,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     if fact.kind == "duration" and not prep and rest.startswith(_AHEAD):
         word, rest = f"how long {rest}", ""
     if fact.kind == "duration" and not prep and is_end:
-        word, rest = _end_of(rest)
+        word, rest = _end_of(rest), ""
     if fact.kind == "duration" and prep in ("every", "for") and _ORDERS.fullmatch(kept):
         if " and " in kept:
             return None
@@ -279,7 +279,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     is_part = fact.kind in ("percentage", "amount") or verb.startswith(("receive", "get", "have"))
     if rest.startswith("of ") and is_part:
         if fact.kind == "duration":  # "How many days of leave do employees receive?"
-            word = f"how many {fact.sentence[slice(*fact.value)].split()[-1]}"
+            word = f"how many {fact.said.split()[-1]}"
         if len(rest.split()) > 6 or prep:
             return None
         word, rest = f"{word} {rest}", ""  # "What percentage of the price must …?"
@@ -292,10 +292,10 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     return turned if len(turned.split()) >= 5 else None
 
 
-def _end_of(rest: str) -> tuple[str, str]:
+def _end_of(rest: str) -> str:
     """Return question words for "shall expire two years from the signing"."""
     start = re.match(r"(?:from|after|following) (.+)", rest)
-    return (f"how long after {start[1]}", "") if start else ("after what time", "")
+    return f"how long after {start[1]}" if start else "after what time"
 
 
 def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple[str, ...] | None:

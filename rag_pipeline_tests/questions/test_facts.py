@@ -4,7 +4,8 @@ import pytest
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.asking import persons_in
-from rag_pipeline.questions.facts import StatedFact, read_facts
+from rag_pipeline.questions.facts import read_facts
+from rag_pipeline.questions.stated import StatedFact
 
 TEXT = """# Service agreement
 
