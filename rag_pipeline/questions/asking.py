@@ -1,7 +1,7 @@
 """Turn a sentence into a question, by the first form of its language that fits the sentence."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from rag_pipeline.questions.forms import ENGLISH, Asked, is_vague
 from rag_pipeline.questions.german_forms import GERMAN, PHRASE, german
@@ -19,7 +19,7 @@ _RUNS_ON = re.compile(
     r"\b(?:and|und) (?:is|are|was|were|can|may|will|must|shall|should|has|have|does|ist|sind|wird|"
     r"werden|kann)\b"
 )
-"""A further statement. An answer with one says more than was asked for."""
+"""The start of a further statement. An answer that runs on says more than the question asks."""
 _THINKS = re.compile(
     r"\b([A-Z][\w-]+(?: [A-Z][\w-]+){0,2}) (?:hereby |further |also |expressly )?"
     r"(?:agrees|acknowledges|understands|wishes|desires|believes|knows|decides|confirms|warrants|"
@@ -48,7 +48,7 @@ _NOUN_AND_VERB = re.compile(
 
 
 def persons_in(text: str) -> set[str]:
-    """Return the names of persons: of heads of mails and minutes, with titles, or who agree."""
+    """Return the names in heads of mails and minutes, after titles, and before verbs of thought."""
     found = set(_THINKS.findall(text)) | set(_TITLED.findall(text))
     for line in _LISTED.findall(text):
         for first, last in _WHOLE_NAME.findall(line):
@@ -57,7 +57,7 @@ def persons_in(text: str) -> set[str]:
 
 
 def _is_about_vague(clause: str, about: str) -> bool:
-    """Return whether the subject of a clause is vague. German nouns of any length may be vague."""
+    """Return whether a clause begins with "the" and a common noun that `about` lacks."""
     noun = _NOUN_AND_VERB.match(clause)
     return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
 
@@ -75,26 +75,25 @@ def _is_whole(sentence: str, asked: Asked) -> bool:
 
 def asked_of(
     sentence: str, language: str, about: str = "", persons: Collection[str] = ()
-) -> Iterator[Asked]:
-    """Yield the question that a sentence answers, or nothing if no form fits.
+) -> Asked | None:
+    """Return the question that a sentence answers, or None if no form fits or makes it clear.
 
     The sentence begins in lower case, unless its first word is a name. `about` is the title of its
     document and the heading of its section. `persons` are the names of persons in the document.
     """
     for pattern, make in _FORMS.get(language, ()):
-        if found := pattern.fullmatch(sentence.rstrip(". ")):
-            asked = make(found)
-            if found.groupdict().get("person", "") not in ("", *persons):
-                continue
-            if asked is not None:
-                if only := _ONLY.search(sentence[: asked.answer]):
-                    asked = asked._replace(answer=only.start())
-                is_said = _is_whole(sentence, asked) and not _LETTER.search(asked.question)
-                parts = found.groupdict(default="")
-                is_clear = not is_vague(parts.get("s", ""), about)
-                if is_said and is_clear and not _is_about_vague(parts.get("clause", ""), about):
-                    yield asked
-                return
+        found = pattern.fullmatch(sentence.rstrip(". "))
+        asked = make(found) if found else None
+        parts = found.groupdict(default="") if found else {}
+        if asked is None or parts.get("person", "") not in ("", *persons):
+            continue
+        if only := _ONLY.search(sentence[: asked.answer]):
+            asked = asked._replace(answer=only.start())
+        is_said = _is_whole(sentence, asked) and not _LETTER.search(asked.question)
+        is_clear = not is_vague(parts.get("s", ""), about)
+        is_clear = is_clear and not _is_about_vague(parts.get("clause", ""), about)
+        return asked if is_said and is_clear else None
+    return None
 
 
 _FORMS = {

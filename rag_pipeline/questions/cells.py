@@ -57,7 +57,7 @@ _MANY = frozenset(
     "hours weeks days months years places seats participants people items pieces units points "
     "employees pages copies beds nights kilometres miles".split()
 )
-"""Nouns that head a column: of persons, with "of", with "for", and of numbers."""
+"""Nouns that head columns: `_DOER` of persons, `_MANY` of counts, the others by preposition."""
 _PERSONAL = re.compile(
     r".*\b(?:role|position|job|department|branch|office|extension|phone|email|telephone|salary|"
     r"start date|room|manager|supervisor|team|title)"
@@ -87,7 +87,7 @@ class Row(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A cell that a question asks for: its row, its text, and the question without its mark."""
+    """A cell that a question asks for. `question` has no question mark."""
 
     row: Row
     said: str
@@ -133,7 +133,8 @@ def _of_table(rows: Sequence[Row], text: str) -> Iterator[Cell]:
     named = 1 if all(re.fullmatch(r"\S*\d\S*|", cell) for cell in columns[0]) else 0
     # A row of a log has a date and no name: "Rolo, 7 January".
     is_log = any(_DATE.fullmatch(h) for h in head) or head[named].lower() in _DOER
-    if is_log or not _names_rows(columns[named]):
+    names = {cell for cell in columns[named] if _is_name(cell)}
+    if is_log or len(names) < 0.8 * len(columns[named]):
         return
     language = _language(head, text)
     often = Counter(name.casefold() for name in columns[named])
@@ -166,11 +167,6 @@ def _is_head(cells: Sequence[str]) -> bool:
     return is_full and all(re.fullmatch(r"\d{4}", number) for number in numbers)
 
 
-def _names_rows(column: Sequence[str]) -> bool:
-    named = [c for c in column if _is_name(c)]
-    return len({*named}) >= 0.8 * len(column)
-
-
 def _is_name(cell: str) -> bool:
     is_said = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]", cell)
     return (
@@ -179,7 +175,7 @@ def _is_name(cell: str) -> bool:
 
 
 def _language(head: Sequence[str], text: str) -> str:
-    """Return "de" if the headings have more words of German than of English, or by the text."""
+    """Return the language, "de" or "en", of most words of the headings, or else of the text."""
     words = re.findall(r"[^\W\d_]{3,}", " ".join(head).casefold())
     german = sum(w in dictionary("de") or _article(w) != "" for w in words)
     english = sum(w in dictionary("en") for w in words)
@@ -187,7 +183,7 @@ def _language(head: Sequence[str], text: str) -> str:
 
 
 def english(heading: str, name: str, said: str, is_person: bool, unit: str = "") -> str:
-    """Return the English question for a cell without its mark, or "" if its heading is unfit.
+    """Return the English question for a cell, without question mark, or "" for an unfit heading.
 
     `unit` is the unit that another column gives for quantities.
     """
@@ -219,7 +215,7 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
 
 
 def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") -> str:
-    """Return the German question for a cell without its mark. See `english`."""
+    """Return the German question for a cell, without question mark. See `english`."""
     if _CURRENCY.fullmatch(heading.strip()):
         return f"welcher Betrag steht bei „{name}“ unter „{heading.strip()}“"
     shown = re.sub(
@@ -244,7 +240,7 @@ def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") 
 
 
 def _in_unit(heading: str, said: str, unit: str) -> str:
-    """Return " in" with the unit of a bare number, which its heading or another column gives."""
+    """Return " in" and a bare number's unit from its heading or from another column, or ""."""
     own = _UNIT.search(heading.replace("_", " "))
     is_counted = re.search(
         r"(?:quantity|amount|stock|menge|anzahl|bestand)$", heading.strip(), re.I

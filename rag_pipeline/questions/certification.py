@@ -39,7 +39,7 @@ _FOUND_INSIDE = 5
 """A search inside the document, without its name, must find the span among this number."""
 _RIVALS_AMONG = 40
 _RIVAL = 0.8
-"""Another sentence answers, too, if it covers more than this share of what the gold one covers."""
+"""Another sentence is a rival if it covers more than this share of the gold one's coverage."""
 _LEAST_COVERED = 0.3
 """The gold sentence and its headings must cover this share of a question's terms, by rarity."""
 _ABSENT = 0.35
@@ -65,7 +65,7 @@ _EXPECTS = tuple(
 )
 """Patterns of questions, and the kind of quantity that each asks for. The first match counts."""
 _HIGH = re.compile(r"(?:.*, )?(?:how high|wie hoch|wie groß)\b", re.IGNORECASE)
-"""A question for a sum or a share. Its answer tells which one."""
+"""A question for a sum or a share. The answer decides between them."""
 _DEFINITION = re.compile(
     r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of)|"
     r"(?:ist|sind) (?:eine?|das|der|die))\b|\([A-Z][\w&-]*[A-Z]s?\)|^\W*-{1,2}\w",
@@ -125,8 +125,8 @@ class Certifier(AbstractContextManager["Certifier"]):
     ) -> str | None:
         """Return the problem of a question, or None if it passes.
 
-        `answer` is the expected answer, or None if it is unknown. A row (`is_row`) is the only one
-        of its document with the name that the question holds.
+        `answer` is the expected answer, or None if it is unknown. `is_row` means that the span is a
+        row of a table, and that the question holds the row's name.
         """
         text = self._texts.get(gold.document_id, "")[gold.start : gold.end]
         if not text.strip():
@@ -154,9 +154,9 @@ class Certifier(AbstractContextManager["Certifier"]):
     def may_answer(self, query: str, document_id: str) -> str | None:
         """Return the problem of a question that a document should not answer, or None.
 
-        It is a problem if fewer than 2 of the question's terms occur in the documents. It is also a
-        problem if a sentence of this document may answer. Such a sentence covers much of the
-        question and has the wanted kind of quantity.
+        A question has a problem if the documents hold fewer than 2 of its terms. It also has a
+        problem if a sentence of this document covers much of it and states the wanted kind of
+        quantity.
         """
         wanted = _expected(query)
         terms = set(self._tokenizer.tokenize(query)) - self._names[document_id]
@@ -187,10 +187,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         self.refused[problem.partition(":")[0]] += 1
 
     def _answer_problem(self, query: str, gold: GoldSpan, said: str, text: str) -> str | None:
-        """Return the problem of the answer, or None.
-
-        It is a problem if the question or the title holds the answer, or if the span lacks it.
-        """
+        """Return a problem if the question or title holds the answer, or if the span lacks it."""
         answer, in_query, in_span = (set(self._tokenizer.tokenize(t)) for t in (said, query, text))
         values = quantities(said)
         told = _hold(query, values) if values else answer and answer <= in_query
@@ -270,9 +267,9 @@ class Certifier(AbstractContextManager["Certifier"]):
         return self._read[chunk_id]
 
     def _rank(self, query: str, gold: GoldSpan, allowed: Any) -> float:
-        """Return the rank, from 1, of the first passage that answers `query`.
+        """Return the rank, from 1, of the first passage in `allowed` (None: all) with the span.
 
-        Return infinity if no passage does. Only passages in `allowed` are searched (None: all).
+        If no passage holds the span, return infinity.
         """
         for rank, (chunk_id, _) in enumerate(self._index.search(query, _FOUND, allowed), 1):
             if answers(self._passages[chunk_id], gold):

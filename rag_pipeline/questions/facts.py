@@ -116,7 +116,7 @@ _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
 
 def read_facts(document: Document) -> Iterator[StatedFact]:
-    """Yield the facts of a document: first its options, then its sentences and sections."""
+    """Yield the facts of a document: of tables, of options, then of sentences and sections."""
     language = language_of(document.text) or "en"
     for cell in asked_cells(document):
         row = document.text[cell.row.start : cell.row.end]
@@ -180,7 +180,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             or _LIMITED.match(text, end)
         ):
             continue
-        # "Darin enthalten ist …": a capital that the text has nowhere else may begin an adverb.
+        # A first word that the text has nowhere else may be an adverb: "Darin enthalten ist …".
         first = sentence.partition(" ")[0]
         if language == "de" and first.casefold() not in words and not large[first]:
             if re.match(r"(?:D(?:er|ie|as)|Eine?|[A-ZÄÖÜ]\w+e) [A-ZÄÖÜ]", sentence):
@@ -205,10 +205,10 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             meaning = (defined.end(), len(sentence))
             yield StatedFact("definition", *found, meaning, about, subject=defined[1])
         elif not quantities_said or is_acting:
-            for kind, question, answer, past in asked_of(found[3], language, about, persons):
-                if past or not quantities_said:
-                    value = (answer, past or len(sentence))
-                    yield StatedFact(kind, *found, value, about, question=question)
+            asked = asked_of(sentence, language, about, persons)
+            if asked and (asked.end or not quantities_said):
+                value = (asked.answer, asked.end or len(sentence))
+                yield StatedFact(asked.kind, *found, value, about, question=asked.question)
         if start < _HEAD and language == "en" and (between := _BETWEEN.search(sentence)):
             names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
             if len(names) >= 2:
@@ -227,11 +227,8 @@ def _options(document: Document, language: str) -> Iterator[StatedFact]:
     for found in every:
         said = plain(found["text"])
         if named[found["name"]] == 1 and len(said) <= _SENTENCE[1] and _is_said(said, language):
-            yield StatedFact(
-                *("option", document.document_id, found.start("names"), found.end("text"), said),
-                (0, len(said)),
-                subject=found["name"],
-            )
+            place = document.document_id, found.start("names"), found.end("text"), said
+            yield StatedFact("option", *place, (0, len(said)), subject=found["name"])
 
 
 def _abbreviations(found: tuple[str, int, int, str], about: str) -> Iterator[StatedFact]:
@@ -271,7 +268,7 @@ def _is_said(sentence: str, language: str) -> bool:
 
 
 def _lacks_ligature(word: str, listed: Set[str]) -> bool:
-    """Return whether a word lost letters that some fonts draw as one, as "first" in "rst"."""
+    """Return whether a word, such as "rst", lost letters that some fonts draw as one."""
     return word.islower() and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
 
 
@@ -330,7 +327,7 @@ def _prefix(raw: str) -> int:
 def _heading_of(text: str, start: int, raw: str) -> str | None:
     if "\n" in raw.strip() or raw.rstrip()[-1:] in ".;,:?!":
         return None
-    # The number may have become a sentence of its own: "## 2. Prices".
+    # The number before the heading may be another sentence: "## 2. Prices".
     line = text[text.rfind("\n", 0, start) + 1 : start + len(raw)]
     match = _HEADING.fullmatch(without_links(line).strip())
     if match is None:
@@ -342,7 +339,7 @@ def _heading_of(text: str, start: int, raw: str) -> str | None:
 
 def _asks_for(heading: str, language: str) -> bool:
     words = re.findall(r"[^\W\d_]{2,}", heading.casefold())
-    # One word seldom tells what is asked: "Format". A German compound does.
+    # A single word, such as "Format", seldom names a topic. A German compound does.
     is_clear = language == "de" and len(heading) > 9 and heading.isalpha()
     is_topic = len(words) > 1 or is_clear
     is_topic = is_topic and len(words) <= 8 and not heading.isupper()

@@ -46,13 +46,13 @@ def without_synthetic(path: Path) -> int:
     """Delete the synthetic questions that nobody has reviewed from a file. Return their number."""
     with _alone(path):
         lines = read_lines(path) if path.is_file() else []
-        kept = [line for line in lines if not _is_unread(line)]
+        kept = [line for line in lines if not _is_unreviewed(line)]
         if len(kept) < len(lines):
             replace_text(path, "\n".join(kept))
     return len(lines) - len(kept)
 
 
-def _is_unread(line: str) -> bool:
+def _is_unreviewed(line: str) -> bool:
     if not line.strip():
         return False
     row = json.loads(line)

@@ -79,7 +79,7 @@ def make_questions(
     Questions name their document, unless there is only one document, or the question asks for
     an abbreviation that only one document has. Documents and kinds of facts take turns. Documents
     that are not in force and near copies are left out. The same documents give the same questions.
-    `progress` gets the number of documents read and facts tried, and the number of all of them.
+    `progress` gets the number of documents read and facts tried, and their total number.
     """
     rows: list[QuestionRow] = []
     listed: list[QuestionRow] = []

@@ -127,7 +127,7 @@ def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | N
     def make(found: re.Match[str]) -> Asked | None:
         parts = {k: v or "" for k, v in found.groupdict().items()}
         held = " ".join(parts[k] for k in ("s", "rest", "clause", "o") if f"{{{k}}}" in template)
-        # "Entsprechend kann …": a noun without an article is a subject in the plural alone.
+        # A noun without an article is a subject only in the plural, unlike "Entsprechend kann …".
         is_bare = " " not in parts.get("s", " ") and not parts.get("v", "").endswith(("en", "nd"))
         if (
             len(held.split()) > MOST_WORDS[1]

@@ -34,7 +34,7 @@ _NO_TITLE = re.compile(
     r"date)$|.*\bclick here\b",
     re.IGNORECASE,
 )
-"""A title that says where a document is attached, or is markup or a broken head line."""
+"""A title of an attachment, a markup character, or a broken head line."""
 _NUMBER = re.compile(
     r"^(?:(?:chapter|section|part|kapitel|abschnitt|teil)\s)?(?:[A-Z]\.)?\d+(?:\.\d+)*[.:)]?\s+(?=\D)",
     re.I,
@@ -57,9 +57,8 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
     """Return the names of each document by document id. A list of names may be empty.
 
     A name consists of up to two proper names that few other documents have, and of the kind of
-    document. Title or file name tells the kind. A name that fits two documents is left out. If a
-    document has no name or is not English, its title is used if it is unique, or else its file
-    name.
+    document, which its title or file name tells. A name that fits two documents is left out. A
+    document without such a name, or not in English, is named by its unique title or its file name.
     """
     small = {word for d in documents for word in re.findall(r"\b[a-z]{4,}\b", d.text)}
     proper = {d.document_id: list(dict.fromkeys(_proper(d, small))) for d in documents}
@@ -76,7 +75,7 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         kind = _kind(document, owners)
         alike = (d for last, d in kinds if d is not document and last == kind.split()[-1:])
         is_english = document.metadata.get("language", "en") == "en"
-        # A manual without an owner may be of the same owner.
+        # A document of the same kind without a known owner may have the same owner.
         is_owned = (
             owners
             and kind
@@ -91,7 +90,7 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
             names = [f"{first}’{'' if first.endswith('s') else 's'} {kind}", f"the {first} {short}"]
             names += [f"the {'–'.join(owners)} {short}"] if len(owners) == 2 else []
         else:
-            # "Lease" alone does not tell the document from one with the title "Lease of a House".
+            # The title "Lease" does not identify a document beside "Lease of a House".
             alike_ids = [titled[word] for word in _words(document.title)]
             names = _titles(document, bool(alike_ids) and len(set.intersection(*alike_ids)) == 1)
         if document.media_type == "message/rfc822":

@@ -60,9 +60,9 @@ def read_log(path: Path) -> Counter[str]:
 def read_feedback(path: Path, corpus: str) -> list[LoggedQuestion]:
     """Return the judged questions of a corpus, with the passages that people named.
 
-    `path` is a file that `/v1/feedback` writes. If a judgement names the right passage, return this
-    passage. If it names none, return the sources of a helpful answer, or no passages of any other
-    answer. Torn lines are left out. Raise InputError for an unreadable file or another JSON object.
+    `path` is a file that `/v1/feedback` writes. The sources of a helpful answer count as named if
+    the judgement names no passage. Torn lines are left out. Raise InputError for an unreadable file
+    or another JSON object.
     """
     judged: dict[str, tuple[list[str], dict[str, Mapping[str, Any]]]] = {}
     for query, record in _records(path):
@@ -100,7 +100,7 @@ def _key(query: str) -> str:
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return each question with its record. Leave out torn lines."""
+    """Yield each question with its record. Leave out torn lines."""
     for number, line in enumerate(_lines(path), 1):
         record = _parsed(line)
         if record is None:

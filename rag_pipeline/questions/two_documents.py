@@ -28,14 +28,23 @@ def questions_of_two(
     question about either document alone also passes certification.
     """
     asked: set[frozenset[str]] = set()
-    for one, other in pairs_alike([f for f in facts if names[f.document_id]]):
-        pair = frozenset((one.document_id, other.document_id))
-        if pair in asked:
+    for pair in pairs_alike([f for f in facts if names[f.document_id]]):
+        ids = frozenset(f.document_id for f in pair)
+        if ids in asked:
             continue
-        question = _certified(one, other, names, certifier, random)
-        if question is not None:
-            asked.add(pair)
-            yield question, (one, other)
+        called = [random.choice(names[f.document_id]) for f in pair]
+        for bare in islice(questions_of(pair[0], random), _TRIED):
+            problems = (
+                certifier.problem(with_name(bare, name, random), f.gold, f.answer)
+                for f, name in zip(pair, called, strict=True)
+            )
+            problem = next((p for p in problems if p is not None), None)
+            if problem is None:
+                asked.add(ids)
+                both = " and ".join(f"according to {name}" for name in called)
+                yield f"{bare.rstrip('? ')}, {both}?", pair
+                break
+            certifier.refuse(problem)
 
 
 def pairs_alike(facts: Sequence[StatedFact]) -> Iterator[tuple[StatedFact, StatedFact]]:
@@ -55,24 +64,3 @@ def pairs_alike(facts: Sequence[StatedFact]) -> Iterator[tuple[StatedFact, State
                 either = words[id(one)] | words[id(other)]
                 if one.document_id != other.document_id and len(both) >= _ALIKE * len(either):
                     yield one, other
-
-
-def _certified(
-    one: StatedFact,
-    other: StatedFact,
-    names: Mapping[str, Sequence[str]],
-    certifier: Certifier,
-    random: Random,
-) -> str | None:
-    called = {f.document_id: random.choice(names[f.document_id]) for f in (one, other)}
-    for bare in islice(questions_of(one, random), _TRIED):
-        problems = (
-            certifier.problem(with_name(bare, called[f.document_id], random), f.gold, f.answer)
-            for f in (one, other)
-        )
-        problem = next((p for p in problems if p is not None), None)
-        if problem is None:
-            first, second = (called[f.document_id] for f in (one, other))
-            return f"{bare.rstrip('? ')}, according to {first} and according to {second}?"
-        certifier.refuse(problem)
-    return None

@@ -229,7 +229,8 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     if fact.kind == "duration" and not prep and rest.startswith(_AHEAD):
         word, rest = f"how long {rest}", ""
     if fact.kind == "duration" and not prep and is_end:
-        word, rest = _end_of(rest), ""
+        start = re.match(r"(?:from|after|following) (.+)", rest)
+        word, rest = f"how long after {start[1]}" if start else "after what time", ""
     if fact.kind == "duration" and prep in ("every", "for") and _ORDERS.fullmatch(kept):
         if " and " in kept:
             return None
@@ -290,12 +291,6 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         auxiliary = "must" if DUTY.match(verb) else "will"
     turned = " ".join(filter(None, (word, auxiliary, subject, verb.strip(), rest)))
     return turned if len(turned.split()) >= 5 else None
-
-
-def _end_of(rest: str) -> str:
-    """Return question words for "shall expire two years from the signing"."""
-    start = re.match(r"(?:from|after|following) (.+)", rest)
-    return f"how long after {start[1]}" if start else "after what time"
 
 
 def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple[str, ...] | None:
