@@ -85,18 +85,18 @@ def with_releases(
 def with_unread(
     made: AssistedAnswer, chosen: Iterable[SearchedCorpus], question: str
 ) -> AssistedAnswer:
-    """Return an answer. A refusal gets a warning about the files that no search reads.
+    """Return an answer with a warning about unreadable files; a refusal also about excluded files.
 
     The warning names files, so only callers who may see all documents get it.
     """
-    if made.answered:
-        return made
     own = (one for one in chosen if isinstance(one, ReleasedCorpus))
     open_to_all = (one.corpus for one in own if one.corpus.labels(one.caller) is None)
     told = (
-        in_language_of(question, not_searched(corpus.workspace, question)) for corpus in open_to_all
+        in_language_of(question, sentence)
+        for corpus in open_to_all
+        for sentence in not_searched(corpus.workspace, question, excluded=not made.answered)
     )
-    return replace(made, warnings=(*made.warnings, *filter(None, told)))
+    return replace(made, warnings=(*made.warnings, *told))
 
 
 @dataclass(eq=False, kw_only=True)

@@ -37,6 +37,7 @@ from rag_pipeline.assistant.results import (
     Progress,
     cited,
     standing_warnings,
+    with_column_names,
 )
 from rag_pipeline.assistant.wording import in_language_of
 from rag_pipeline.client.records import Step
@@ -373,6 +374,7 @@ class _Answering:
     def _finish(self, question: str, answer: Answer, found: SearchResult) -> AssistedAnswer:
         with self._step("citations") as detail:
             answer, sources = cited(answer, found.chunks, self._document_of)
+            text = with_column_names(answer, found.chunks, self._document_of)
             quoted = {citation.chunk_id for citation in answer.citations}
             passages = [
                 passage
@@ -388,7 +390,7 @@ class _Answering:
         ]
         return AssistedAnswer(
             query=question,
-            text=answer.text if answer.answered else in_language_of(self._query, answer.text),
+            text=text if answer.answered else in_language_of(self._query, text),
             answered=answer.answered,
             intent=self._intent,
             sources=sources,

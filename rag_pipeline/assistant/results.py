@@ -1,12 +1,15 @@
 """Define the assistant's answer with its sources and the trace of its steps."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from rag_pipeline.answering.forms import verified
 from rag_pipeline.answering.intent import Intent
 from rag_pipeline.answering.tables import DocumentOf as DocumentOf
+from rag_pipeline.answering.tables import tables_of
+from rag_pipeline.assistant.wording import AMENDED, DOUBTFUL, LEFT_OUT
 from rag_pipeline.client.records import Released as Released
 from rag_pipeline.client.records import Source as Source
 from rag_pipeline.client.records import Step
@@ -102,6 +105,40 @@ def cited(
     return answer, sources
 
 
+def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: DocumentOf) -> str:
+    """Return the answer's text with the column's name before each cell of a quoted table row.
+
+    A quote of the column names is left out, and its number follows each row of the table.
+    """
+    text, of_chunk = answer.text, {passage.chunk_id: passage for passage in passages}
+    cited = {(c.document_id, c.start, c.end): c for c in answer.citations}
+    holders = {
+        c.document_id: of_chunk[c.chunk_id] for c in cited.values() if c.chunk_id in of_chunk
+    }
+    documents = {name: read(passage) for name, passage in holders.items()}
+    for name, table in [(n, t) for n, d in documents.items() if d for t in tables_of(d)]:
+        rows = [(row, c) for row in table.rows if (c := cited.get((name, row.start, row.end)))]
+        if table.head is None or not rows:
+            continue
+        of_head, mark = cited.get((name, table.head.start, table.head.end)), ""
+        for quote in _quotes(of_head) if of_head else ():
+            if f"\n{quote}" in text:
+                text, mark = text.replace(f"\n{quote}", ""), quote[quote.rindex(" [") :]
+        for row, citation in rows:
+            named = zip_longest(table.head.cells, row.cells, fillvalue="")
+            cells = [f"{column}: {cell}" if column else cell for column, cell in named if cell]
+            for quote in _quotes(citation):
+                told = f"“{' · '.join(cells)}” [{citation.number}]{mark}"
+                text = text.replace(quote, told)
+    return text
+
+
+def _quotes(citation: Citation) -> Iterator[str]:
+    """Yield the forms of a citation's quote in an answer: with and without line ends."""
+    for words in (citation.text, " ".join(citation.text.split())):
+        yield f"“{words}” [{citation.number}]"
+
+
 def place_in(span: Citation | ScoredChunk, document: Document | None) -> Place | None:
     """Return the place of a span in its document, or None if `document` is None."""
     return None if document is None else place_of(document, span.start, span.end)
@@ -120,7 +157,7 @@ def standing_warnings(question: str, found: SearchResult, answer: Answer) -> lis
     amended = sorted(amendments(found.chunks).items())
     left_out = [(d, other) for d, other in lost(question, ids).items() if other in cited]
     return [
-        *(f"{d} is left out: {standing[d]}; {other} is in force" for d, other in left_out),
-        *(f"{d} may not be in force: {standing[d]}" for d in sorted(cited & {*standing})),
-        *(f"{d} is amended by {' and '.join(sorted(by))}" for d, by in amended if d in cited),
+        *(LEFT_OUT.format(d, standing[d], other) for d, other in left_out),
+        *(DOUBTFUL.format(d, standing[d]) for d in sorted(cited & {*standing})),
+        *(AMENDED.format(d, ", ".join(sorted(by))) for d, by in amended if d in cited),
     ]

@@ -3,40 +3,65 @@
 import re
 
 from rag_pipeline.answering.forms import NO_ANSWER
+from rag_pipeline.indexing.warnings import EXCLUDED, UNREADABLE
 from rag_pipeline.loading.languages import any_language_of, language_of
 
+LEFT_OUT = "{0} is left out: {1}; {2} is in force"
+DOUBTFUL = "{0} may not be in force: {1}"
+AMENDED = "{0} is amended by {1}"
+NEAREST_PASSAGES = "The nearest passages, which may not answer it:"
+CHANCE = "Confidence that the documents answer it: {0} ({1})"
 _SENTENCES = {
     NO_ANSWER: {
         "de": "In den Dokumenten wurde keine Antwort gefunden.",
         "es": "No se ha encontrado respuesta en los documentos.",
         "fr": "Aucune réponse n'a été trouvée dans les documents.",
     },
-    "(.+) is left out: (.+), and (.+) holds": {
+    LEFT_OUT: {
         "de": "{0} ist ausgelassen: {1}; es gilt {2}",
         "es": "{0} se omite: {1}; vale {2}",
         "fr": "{0} est écarté : {1} ; {2} fait foi",
     },
-    "(.+) may not hold: (.+), by its name": {
-        "de": "{0} gilt vielleicht nicht: dem Namen nach {1}",
-        "es": "{0} quizá no valga: por su nombre, {1}",
-        "fr": "{0} ne vaut peut-être pas : d'après son nom, {1}",
+    DOUBTFUL: {
+        "de": "{0} gilt vielleicht nicht: {1}",
+        "es": "{0} quizá no valga: {1}",
+        "fr": "{0} ne vaut peut-être pas : {1}",
     },
-    "(.+) is amended by (.+)": {
+    AMENDED: {
         "de": "{0} wird geändert durch {1}",
         "es": "{0} se modifica por {1}",
         "fr": "{0} est modifié par {1}",
     },
-    "not searched: (.+)": {
-        "de": "nicht durchsucht: {0}",
-        "es": "no se ha buscado en: {0}",
-        "fr": "non consulté : {0}",
+    UNREADABLE: {
+        "de": "nicht durchsucht, da nicht lesbar: {0}",
+        "es": "no se ha buscado en, por ser ilegible: {0}",
+        "fr": "non consulté, car illisible : {0}",
     },
+    EXCLUDED: {
+        "de": "nicht durchsucht, da ausgeschlossen: {0}",
+        "es": "no se ha buscado en, por estar excluido: {0}",
+        "fr": "non consulté, car exclu : {0}",
+    },
+    NEAREST_PASSAGES: {
+        "de": "Die nächstliegenden Stellen, die vielleicht nicht antworten:",
+        "es": "Los pasajes más cercanos, que quizá no respondan:",
+        "fr": "Les passages les plus proches, qui ne répondent peut-être pas :",
+    },
+    CHANCE: {
+        "de": "Sicherheit, dass die Dokumente antworten: {0} ({1})",
+        "es": "Confianza en que los documentos respondan: {0} ({1})",
+        "fr": "Confiance que les documents répondent : {0} ({1})",
+    },
+    "{0} files": {"de": "{0} Dateien", "es": "{0} archivos", "fr": "{0} fichiers"},
+    "low": {"de": "gering", "es": "baja", "fr": "faible"},
+    "medium": {"de": "mittel", "es": "media", "fr": "moyenne"},
+    "high": {"de": "hoch", "es": "alta", "fr": "élevée"},
     "superseded": {"de": "abgelöst", "es": "sustituido", "fr": "remplacé"},
     "draft": {"de": "Entwurf", "es": "borrador", "fr": "brouillon"},
     "copy": {"de": "Kopie", "es": "copia", "fr": "copie"},
     "old version": {"de": "alte Fassung", "es": "versión anterior", "fr": "ancienne version"},
 }
-"""The sentences and words by pattern, and their translation by language."""
+"""The translations of sentences and words by language."""
 
 
 def in_language_of(question: str, sentence: str) -> str:
@@ -49,7 +74,8 @@ def in_language_of(question: str, sentence: str) -> str:
 
 
 def _said(sentence: str, language: str) -> str:
-    for pattern, words in _SENTENCES.items():
+    for template, words in _SENTENCES.items():
+        pattern = re.sub(r"\\{\d\\}", "(.+)", re.escape(template))
         if language in words and (found := re.fullmatch(pattern, sentence)):
             return words[language].format(*(_said(part, language) for part in found.groups()))
     return sentence

@@ -19,14 +19,19 @@ _SNIPPET = 300
 
 
 def show_chunks(
-    chunks: "Sequence[ScoredChunk | Passage]", query: str, places: "Sequence[Place | None]" = ()
+    chunks: "Sequence[ScoredChunk | Passage]",
+    query: str,
+    places: "Sequence[Place | None]" = (),
+    *,
+    scored: bool = True,
 ) -> None:
-    """Print source, place, score and best-matching excerpt of each retrieved chunk."""
+    """Print source, place, score (if `scored`) and best-matching excerpt of each chunk."""
     if not chunks:
         console.print("nothing found")
     for rank, (chunk, place) in enumerate(zip_longest(chunks, places), 1):
         source = visible(source_of(chunk, place))
-        lines = [f"[bold]{rank}.[/bold] [cyan]{source}[/cyan]  [dim]{chunk.score:.3f}[/dim]"]
+        score = f"  [dim]{chunk.score:.3f}[/dim]" if scored else ""
+        lines = [f"[bold]{rank}.[/bold] [cyan]{source}[/cyan]{score}"]
         if chunk.copies:
             lines.append(f"[dim]{indented(visible(same_as(chunk.copies)))}[/dim]")
         shown = visible(excerpt(chunk.text, query, _SNIPPET))
@@ -34,6 +39,10 @@ def show_chunks(
             lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
         lines += [indented(shown), ""]
         say("\n".join(lines))
+    if chunks and scored:
+        console.print(
+            "Scores order the passages of one search; they are not probabilities.", style="dim"
+        )
 
 
 _CONFIDENCES = ((0.8, "high"), (0.4, "medium"), (0.0, "low"))
@@ -44,19 +53,23 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
     from rag_pipeline.client.records import Answer
 
     made = Answer.model_validate(made)
+    if not made.answered:
+        from rag_pipeline.assistant.wording import CHANCE, NEAREST_PASSAGES, in_language_of
     for line in made.text.splitlines():
         shown = visible(readable(line))
         for sentence in (visible(readable(one)) for one in made.doubted):
             shown = shown.replace(sentence, f"[red]{sentence}[/red] (not supported)")
         tell(shown)
     if not made.answered and made.passages:
-        console.print("\nThe nearest passages, which may not answer it:\n")
+        console.print(f"\n{in_language_of(made.query, NEAREST_PASSAGES)}\n")
         nearest = made.passages[:NEAREST]
-        show_chunks(nearest, made.query, [placed(one.place) for one in nearest])
+        show_chunks(nearest, made.query, [placed(one.place) for one in nearest], scored=False)
     if made.confidence is not None:
         word = next(word for least, word in _CONFIDENCES if made.confidence >= least)
-        what = "Confidence" if made.answered else "Confidence that the documents answer it"
-        say(f"[dim]{what}: {word} ({made.confidence:.2f})[/dim]")
+        told = f"Confidence: {word} ({made.confidence:.2f})"
+        if not made.answered:
+            told = in_language_of(made.query, CHANCE.format(word, f"{made.confidence:.2f}"))
+        say(f"[dim]{told}[/dim]")
     if made.sources:
         console.print()
     for source in made.sources:

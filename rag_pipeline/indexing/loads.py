@@ -155,9 +155,10 @@ def _commit(workspace: Workspace, batch: Sequence[ParsedSource], made: Loaded, a
     good = [document for _, document in mine if isinstance(document, Document)]
     bad = [(source, error) for source, error in mine if isinstance(error, DocumentError)]
     unread = [s.document_id for s, error in bad if isinstance(error, UnreadDocumentError)]
-    stay = {row["document_id"] for row in documents.read_rows(["document_id"], unread)}
-    said = "; the earlier version stays"
-    reasons = {s.document_id: e.reason + (said if s.document_id in stay else "") for s, e in bad}
+    reasons = {source.document_id: error.reason for source, error in bad}
+    for row in documents.read_rows(["document_id"], [*reasons]):
+        stays = "stays" if row["document_id"] in unread else "is no longer searched"
+        reasons[row["document_id"]] += f"; the earlier version {stays}"
     refused = [(s.document_id, s.content_hash, reasons[s.document_id]) for s, _ in bad]
     ids, bad_ids = [d.document_id for d in good], list(reasons)
     rows = document_rows(good, config.documents_fingerprint(), origins)

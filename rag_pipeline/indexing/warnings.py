@@ -1,10 +1,10 @@
 """Warn about doubtful texts of documents, and about chunks over an embedding's window."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rag_pipeline.chunking.sizes import SPECIAL_TOKENS
-from rag_pipeline.errors import counted, installation
+from rag_pipeline.errors import installation
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.quality import TextQuality
@@ -14,6 +14,8 @@ from rag_pipeline.workspace import Workspace
 
 _DOCUMENTS = 20
 """Approximate number of documents whose chunks are sampled, evenly spread over the corpus."""
+UNREADABLE = "not searched, because unreadable: {0}"
+EXCLUDED = "not searched, because excluded: {0}"
 _CHUNKS = 400
 """Maximum number of sampled chunks."""
 
@@ -51,23 +53,26 @@ def refused_documents(workspace: Workspace) -> list[str]:
     return sorted(f"{row['document_id']}: {row['reason']}" for row in rows)
 
 
-def not_searched(workspace: Workspace, query: str) -> str:
-    """Return a sentence about the files that no search reads, or "" if there are none.
+def not_searched(workspace: Workspace, query: str, excluded: bool = True) -> list[str]:
+    """Return a sentence about the unreadable files, and with `excluded` about the excluded ones.
 
-    The sentence names the 2 files whose names share most words with the query. If no name shares a
-    word, the sentence gives the number of files in quarantine and the excluded patterns.
+    A sentence names the 2 files or patterns whose names share most words with the query. If no name
+    shares a word, it names at most 2 files, or gives their number.
     """
-    rows = list(workspace.quarantine("documents").read_rows(["document_id", "reason"]))
-    aside = {row["document_id"]: row["reason"].partition(";")[0] for row in rows}
-    excluded = workspace.config.documents.exclude
-    aside |= dict.fromkeys(excluded, "left out by documents.exclude")
-    asked = _words(query)
-    alike = {name: n for name in aside if (n := len(asked & _words(name)))}
-    if named := sorted(alike, key=lambda name: (-alike[name], name))[:2]:
-        return f"not searched: {', '.join(f'{name} ({aside[name]})' for name in named)}"
-    parts = [f"{counted(len(rows), 'document')} in quarantine"] if rows else []
-    parts += [f"files that match documents.exclude, {', '.join(excluded[:2])}"] if excluded else []
-    return f"not searched: {'; '.join(parts)}" if parts else ""
+    unread = [
+        row["document_id"] for row in workspace.quarantine("documents").read_rows(["document_id"])
+    ]
+    aside: dict[str, Sequence[str]] = {UNREADABLE: unread}
+    if excluded:
+        aside[EXCLUDED] = workspace.config.documents.exclude
+    asked, told = _words(query), []
+    for sentence, names in aside.items():
+        alike = {name: n for name in names if (n := len(asked & _words(name)))}
+        best = sorted(alike or names, key=lambda name: (-alike.get(name, 0), name))[:2]
+        if best:
+            is_few = alike or len(names) <= len(best)
+            told.append(sentence.format(", ".join(best) if is_few else f"{len(names):,} files"))
+    return told
 
 
 def _words(text: str) -> frozenset[str]:

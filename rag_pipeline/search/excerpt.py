@@ -80,14 +80,16 @@ def excerpt(text: str, query: str, length: int) -> str:
 
 def _sentences(text: str) -> tuple[str, list[int]]:
     """Return the text on one line without marks of Markdown, and the start of each sentence."""
-    flat, starts, is_heading = "", [0], False
+    flat, starts, is_heading, is_row = "", [0], False, False
     for line in _BLOCK.split(_HEADING.sub(r"\g<0>\n", without_emphasis(text))):
         if _RULE.fullmatch(line):
             continue
         block = " ".join(line.split())
-        if block.startswith("|"):
+        follows_row, is_row = is_row, block.startswith("|")
+        if is_row:
             block = " · ".join(cell for one in block.split("|") if (cell := one.strip()))
         joint = ": " if is_heading and flat[-1].isalnum() else " " if flat else ""
+        joint = "; " if follows_row and is_row else joint
         is_heading = _HEADING.match(block) is not None
         flat += joint
         starts.append(len(flat))

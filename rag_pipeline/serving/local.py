@@ -37,12 +37,20 @@ _WORD = re.compile(r"\w+")
 
 
 def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str | None) -> Any:
-    """Return the chunks and places of a search in the form of `rag search --json`."""
-    from rag_pipeline.config.access import read_caller
+    """Return the chunks and places of a search, and sentences about files that were not searched.
 
-    chunks = corpus.search(query, k=k, where=where, caller=read_caller(labels))
+    A sentence names files, so only callers who may see all documents get it.
+    """
+    from rag_pipeline.config.access import read_caller
+    from rag_pipeline.indexing import not_searched
+
+    caller = read_caller(labels)
+    chunks = corpus.search(query, k=k, where=where, caller=caller)
     pairs = zip(chunks, corpus.places(chunks), strict=True)
-    return [{**chunk.record(), "place": place and place.record()} for chunk, place in pairs]
+    found = [{**chunk.record(), "place": place and place.record()} for chunk, place in pairs]
+    sees_all = corpus.labels(caller) is None
+    unread = not_searched(corpus.workspace, query, excluded=False) if sees_all else []
+    return {"chunks": found, "unread": unread}
 
 
 def ask(corpus: "Corpus", question: str, labels: str | None, **options: Any) -> Any:

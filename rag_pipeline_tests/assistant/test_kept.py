@@ -48,7 +48,7 @@ def test_other_labels_are_answered_apart(released):
     assert len(assistant.kept._kept) == 2  # the third question got the first one's answer
 
 
-def test_a_kept_refusal_names_the_files_that_are_unread_now(tmp_path, built_file):
+def test_an_answer_and_a_kept_refusal_name_the_files_that_are_unread_now(tmp_path, built_file):
     corpus = Corpus.load(built_file)
     anybody = open_assistant([corpus]).seen_by(ANYBODY)
     query = "Who won the football championship of 1990?"
@@ -56,8 +56,10 @@ def test_a_kept_refusal_names_the_files_that_are_unread_now(tmp_path, built_file
     assert (first.answered, first.warnings) == (False, ())
     write_documents(tmp_path / "documents", {"football.xlsx": "no workbook"})
     load_and_cut(Workspace(corpus.config))
-    told = "not searched: football.xlsx (corrupt .xlsx: File is not a zip file)"
+    told = "not searched, because unreadable: football.xlsx"
     assert anybody.ask(query).warnings == (told,)
+    answer = anybody.ask(QUESTION)
+    assert (answer.answered, answer.warnings) == (True, (told,))
     (tmp_path / "documents/football.xlsx").unlink()
     load_and_cut(Workspace(corpus.config))
     assert anybody.ask(query).warnings == ()

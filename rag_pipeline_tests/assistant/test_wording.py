@@ -14,10 +14,11 @@ GERMAN, FRENCH = "Wer ist der Vermieter der Praxis?", "Qui est le propriétaire 
         (GERMAN, NO_ANSWER, "In den Dokumenten wurde keine Antwort gefunden."),
         (FRENCH, NO_ANSWER, "Aucune réponse n'a été trouvée dans les documents."),
         ("Who is the landlord?", NO_ANSWER, NO_ANSWER),
-        (GERMAN, "a.md may not hold: draft, by its name", "a.md gilt vielleicht nicht: dem Namen "
-         "nach Entwurf"),
-        (GERMAN, "a is left out: old version, and {b} holds", "a ist ausgelassen: alte Fassung; "
+        (GERMAN, "a.md may not be in force: draft", "a.md gilt vielleicht nicht: Entwurf"),
+        (GERMAN, "a is left out: old version; {b} is in force", "a ist ausgelassen: alte Fassung; "
          "es gilt {b}"),
+        (GERMAN, "not searched, because unreadable: 1,200 files",
+         "nicht durchsucht, da nicht lesbar: 1,200 Dateien"),
         ("xylophone", NO_ANSWER, NO_ANSWER),
         (GERMAN, "an own sentence", "an own sentence"),
     ],

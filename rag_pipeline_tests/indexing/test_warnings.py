@@ -3,7 +3,7 @@
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline.indexing import not_searched, window_warnings
+from rag_pipeline.indexing import not_searched, refused_documents, window_warnings
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import index
 from rag_pipeline_tests.testing.corpora import write_documents, write_file
@@ -50,14 +50,24 @@ def test_files_that_no_search_reads_are_named_by_their_words(tmp_path):
     file = write_file(tmp_path, queries=None, documents={"path": "documents", "exclude": excluded})
     workspace = Workspace(load_config(file))
     index(workspace, "recursive_150")
-    left_out = "logs/web-shop.log (left out by documents.exclude)"
-    assert (
-        not_searched(workspace, "Which requests did the shop log?") == f"not searched: {left_out}"
-    )
-    assert not_searched(workspace, "Who signs the tax return?") == (
-        "not searched: tax_returns.xlsx (corrupt .xlsx: File is not a zip file)"
-    )
-    assert not_searched(workspace, "Who is the landlord?") == (
-        "not searched: 1 document in quarantine; files that match documents.exclude, "
-        "logs/web-shop.log"
-    )
+    unread = "not searched, because unreadable: tax_returns.xlsx"
+    left_out = "not searched, because excluded: logs/web-shop.log"
+    assert not_searched(workspace, "Who is the landlord?") == [unread, left_out]
+    assert not_searched(workspace, "Who is the landlord?", excluded=False) == [unread]
+    write_documents(tmp_path / "documents", {"a.xlsx": "x", "b.xlsx": "x"})
+    index(workspace, "recursive_150")
+    assert not_searched(workspace, "Who signs the tax return?", excluded=False) == [unread]
+    assert not_searched(workspace, "Who is the landlord?", excluded=False) == [
+        "not searched, because unreadable: 3 files"
+    ]
+
+
+def test_an_unreadable_version_tells_that_the_earlier_version_is_not_searched(tmp_path):
+    write_documents(tmp_path / "documents", {"fees.md": "Fees are due.", "rent.md": "Rent is due."})
+    workspace = Workspace(load_config(write_file(tmp_path, documents={"path": "documents"})))
+    index(workspace, "recursive_150")
+    (tmp_path / "documents/fees.md").write_bytes(b"\x00\x01\x02" * 99)
+    index(workspace, "recursive_150")
+    (refused,) = refused_documents(workspace)
+    assert refused.startswith("fees.md: ")
+    assert refused.endswith("; the earlier version is no longer searched")

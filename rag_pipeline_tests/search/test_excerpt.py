@@ -42,7 +42,7 @@ def test_a_word_is_found_by_its_stem_in_the_language_of_the_text():
 def test_headings_and_rows_are_shown_without_their_marks():
     rows = "| part | count |\n|---|---|\n| P-1 | 4 |"
     text = f"# Stock\n\n## Hall A\nFans are\nspare. Ask Ada.\n\n{rows}"
-    assert excerpt(text, "", 99) == "Stock: Hall A: Fans are spare. Ask Ada. part · count P-1 · 4"
+    assert excerpt(text, "", 99) == "Stock: Hall A: Fans are spare. Ask Ada. part · count; P-1 · 4"
     assert excerpt(text, "P-1", 12) == "…P-1 · 4"
     assert excerpt(text, "spare fans", 20) == "…Fans are spare. As…"
 

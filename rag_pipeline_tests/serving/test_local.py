@@ -76,7 +76,7 @@ def test_the_network_has_no_such_path(server, built_file):
 def test_another_file_folder_version_or_variable_finds_no_server(
     server, built_file, tmp_path, monkeypatch
 ):
-    found = ask_server(built_file, "search", ASKED)
+    found = ask_server(built_file, "search", ASKED)["chunks"]
     assert len(found) == 2 and found == json.loads(
         said("search", ASKED["query"], "-k", "2", "--json", "--no-server", "-c", built_file)
     )

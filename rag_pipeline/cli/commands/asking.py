@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, counted, errors, print_json, say
+from rag_pipeline.cli.console import console, counted, errors, print_json, say, tell, visible
 from rag_pipeline.cli.find import find_corpus_file, open_corpus, shown_path
 from rag_pipeline.cli.options import (
     CorpusArgument,
@@ -63,7 +63,8 @@ def search(
         raise InputError(f"-k {k} is not in the range of 1 to 1000")
     file = find_corpus_file(corpus, named, _QUOTE)
     asked = {"query": query, "k": k, "where": where, "labels": labels}
-    found = _answered(file, no_server, "search", asked)
+    made = _answered(file, no_server, "search", asked)
+    found = made["chunks"]
     if as_json:
         print_json(found)
         return
@@ -72,6 +73,8 @@ def search(
 
     places = [placed(one.pop("place")) for one in found]
     show_chunks([ScoredChunk(**one) for one in found], query, places)
+    for told in made["unread"]:
+        tell(f"[yellow]{visible(told)}[/yellow]")
 
 
 @app.command(short_help="Answer a question from the release, with sources.")
