@@ -43,7 +43,7 @@ _SNIPPET = 200
 _PASSAGES = 3
 _QUERIES = 5
 _WIDE_ENOUGH = 90
-"""Least width of a terminal, in characters, at which intervals are shown with a decimal."""
+"""Minimum width of a terminal, in characters, for intervals with a decimal."""
 
 
 def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
@@ -151,6 +151,7 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
         ]
         means = [sum(side) / len(sides) for side in zip(*sides, strict=True)]
         low, high, p = difference.low, difference.high, difference.p_holm
+        both = difference.n + difference.missing
         table.add_row(
             short_name(metric),
             *([f"{100 * mean:.1f}" for mean in means] or ["–", "–"]),
@@ -159,7 +160,7 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
             if low is None or high is None
             else f"{100 * low:+.{digits}f} to {100 * high:+.{digits}f}",
             *(["–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"] * shows_p),
-            *([_of(difference.n, difference.missing)] * counted),
+            *([f"{difference.n}{f' of {both}' if both > difference.n else ''}"] * counted),
             coloured_verdict(difference.verdict),
         )
     console.print(table)
@@ -174,14 +175,10 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
     )
 
 
-def _of(measured: int, missing: int) -> str:
-    return f"{measured} of {measured + missing}" if missing else str(measured)
-
-
 def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric: str) -> list[str]:
     """Print the queries that A answers better or worse than B, largest differences first.
 
-    Return the first query that A wins and the first query that A loses, as far as they exist.
+    Return the first query that A wins, if any, and the first query that A loses, if any.
     """
     firsts = []
     texts = {q.query_id: q.query for q in load_queries(workspace)}

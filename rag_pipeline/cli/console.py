@@ -65,7 +65,7 @@ def say_error(markup: str) -> None:
 
 
 def make_legible() -> None:
-    """Replace characters that the terminal's encoding lacks by similar ASCII characters."""
+    """Make the standard streams replace characters that their encoding lacks by similar ASCII."""
     codecs.register_error("legible", _legible)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -171,7 +171,7 @@ def indented(text: str, indent: str = "   ") -> str:
 
 
 class _Count(ProgressColumn):
-    """Shows the number done, the total if known, the unit and the rate per second."""
+    """A column with the number done, the total if known, the unit and the rate per second."""
 
     def render(self, task: Task) -> Text:
         if not task.completed and task.total is None:

@@ -18,7 +18,7 @@ from rag_pipeline.pipeline.registry import configurations_of
 from rag_pipeline.workspace import Workspace
 
 _LAST_RUN = "costs/last_run.json"
-_NO_PRICE = "an unknown price, set the model's `price` in the corpus file"
+_NO_PRICE = "an unknown price; set the model's `price` in the corpus file"
 
 
 def show_costs(file: Path, by: str, as_json: bool) -> None:
@@ -101,19 +101,15 @@ def keep_outcome(plan: RunPlan, position: int) -> str:
     actual = Totals()
     for charge in plan.workspace.ledger.charges(after=position):
         actual.add(charge)
-    if not actual.calls and all(f.usd == 0 for f in plan.planned if f.model):
+    paid = [f for f in plan.planned if f.model]
+    if not actual.calls and all(f.usd == 0 for f in paid):
         return ""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    estimate = _summary(plan.planned)
+    cost = sum(f.usd or 0.0 for f in paid) if all(f.usd is not None for f in paid) else None
+    estimate = {**asdict(sum((f.tokens for f in paid), ChargedTokens())), "usd": cost}
     note = {"time": now, "estimate": estimate, "actual": asdict(actual)}
     plan.workspace.store.write_json(_LAST_RUN, note)
     return _side_by_side(estimate, actual)
-
-
-def _summary(estimate: Sequence[PlannedStep]) -> dict[str, Any]:
-    tokens = sum((f.tokens for f in estimate if f.model), ChargedTokens())
-    known = all(f.usd is not None for f in estimate if f.model)
-    return {**asdict(tokens), "usd": sum(f.usd or 0.0 for f in estimate) if known else None}
 
 
 def _side_by_side(expected: Mapping[str, Any], actual: Totals) -> str:

@@ -30,7 +30,7 @@ _ROUNDS = 3
 
 
 class _NoteError(Exception):
-    """Something that a person may want to change, though all works."""
+    """A finding that needs no repair, but that a person may want to change."""
 
 
 def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) -> bool:
@@ -100,7 +100,7 @@ def _refuse(finding: Finding) -> str:
 def _hashes(workspace: Workspace) -> str:
     if without := unhashed(workspace):
         return (
-            f"none yet of {', '.join(without)}, so corruption is not seen there; the next change "
+            f"none yet of {', '.join(without)}, so corruption there stays unseen; the next change "
             f"and the next release add hashes"
         )
     return "every file of the store matches its hash"
@@ -149,7 +149,7 @@ def _dagster_home() -> str:
 def _inputs(config: CorpusConfig) -> str:
     check_inputs(config)
     if config.queries_path is None:
-        return "no queries: nothing is measured, the first configuration is released"
+        return "no queries, so nothing is measured and the first configuration is released"
     from rag_pipeline.evaluation.runs import left_out
     from rag_pipeline.loading.queries import read_queries
 
@@ -165,7 +165,7 @@ def _inputs(config: CorpusConfig) -> str:
 
 def _disk(config: CorpusConfig) -> str:
     store = Path(config.store_url)
-    # A check must not create a folder, so the nearest existing parent is tested.
+    # A check must not create a folder, so test the nearest existing parent.
     folder = next(path for path in (store, *store.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -211,7 +211,7 @@ def _documents(config: CorpusConfig) -> str:
 def _chunks(config: CorpusConfig) -> str:
     from rag_pipeline.indexing import window_warnings
 
-    return "; ".join(window_warnings(Workspace(config))) or "as long as their embeddings read"
+    return "; ".join(window_warnings(Workspace(config))) or "within the windows of their embeddings"
 
 
 def _call_cache(config: CorpusConfig) -> str:
@@ -224,8 +224,8 @@ def _call_cache(config: CorpusConfig) -> str:
     if "://" not in config.store_url or database.is_shared:
         return found
     return (
-        f"{found}; other machines that use this bucket have their own answers and budgets: name a "
-        f"Postgres database by {VARIABLE} to share them"
+        f"{found}; other machines that use this bucket have their own answers and budgets; to "
+        f"share them, name a Postgres database in {VARIABLE}"
     )
 
 

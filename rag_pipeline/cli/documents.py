@@ -33,7 +33,7 @@ _INSTALLS = re.compile(r"`[^`]*pip install [^`]*`")
 
 
 class Refusal(NamedTuple):
-    """Holds the reason why a stage refused a document."""
+    """The reason why a stage refused a document."""
 
     document_id: str
     stage: str
@@ -52,7 +52,7 @@ def refusals(workspace: Workspace) -> list[Refusal]:
 
 
 def coverage(workspace: Workspace) -> str:
-    """Return a line with the number of documents, and of those that are not indexed themselves."""
+    """Return a line with the number of documents, and of copies and refused documents."""
     state, copies = workspace.documents().state(), len(find_copies(workspace))
     documents, holders = len(state), [*filter(None, map(_holder, state))]
     held = f" ({len(holders):,} inside {counted(len({*holders}), 'file')})" if holders else ""
@@ -64,7 +64,7 @@ def coverage(workspace: Workspace) -> str:
 
 
 def _holder(document_id: str) -> str:
-    """Return the id of the archive or mail that holds a document, or "" for a file of its own."""
+    """Return the id of the archive or mail that holds a document, or "" if there is none."""
     above = [str(path) for path in PurePosixPath(document_id).parents]
     return next((name for name in above if is_archive(name) or is_mail(name)), "")
 
@@ -125,7 +125,7 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
     if quality := text_quality(document.metadata):
         say(f"[dim]{visible(quality.summary())}[/dim]")
     if indexed is not None:
-        say(f"[dim]the same text as {visible(indexed)}, which is indexed in its place[/dim]")
+        say(f"[dim]the same text as {visible(indexed)}, which is indexed instead[/dim]")
     for doubt in doubts:
         say(f"[yellow]{visible(doubt)}[/yellow]")
     console.print()

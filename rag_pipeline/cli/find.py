@@ -19,7 +19,7 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
     """Return the corpus file with the given path or name, or else the only corpus file.
 
     The name comes from the argument, the option `--corpus` or RAG_CORPUS. `hint` is appended to the
-    error for an unknown name. Raises ConfigError with the found corpora if no corpus or several
+    error for an unknown name. Raise ConfigError with the found corpora if no corpus or several
     corpora match, or if argument and option differ.
     """
     if wanted and option and wanted != option:
@@ -59,11 +59,11 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
     return found[0][0]
 
 
-def open_corpus(wanted: str | None = None, option: str | None = None, hint: str = "") -> "Corpus":
+def open_corpus(wanted: str | None = None, option: str | None = None) -> "Corpus":
     """Return the corpus of the file that `find_corpus_file` finds."""
     from rag_pipeline.corpus import Corpus
 
-    return Corpus.load(find_corpus_file(wanted, option, hint))
+    return Corpus.load(find_corpus_file(wanted, option))
 
 
 def rag(*arguments: str, file: Path | None = None, corpus: str = "") -> str:

@@ -53,7 +53,7 @@ def initialize(
     If `model`, `exclude` or `queries` is None, ask for it on a terminal.
     """
     if model not in (None, *get_args(_Model)):
-        raise ConfigError(f"--model {model}: is not one of: {', '.join(get_args(_Model))}")
+        raise ConfigError(f"--model {model!r} is not one of: {', '.join(get_args(_Model))}")
     queries = queries or _queries_named_in(target.expanduser())
     check_choices(name, documents, queries, target, force)
     globs = [pattern for pattern in exclude or () if pattern]
@@ -94,7 +94,7 @@ def _queries_named_in(target: Path) -> Path | None:
 
 
 def proposed(documents: Path, target: Path) -> Choices:
-    """Print and return the choices for a folder. Ask nobody, and choose an installed model."""
+    """Print and return the choices for a folder. Choose an installed model without asking."""
     found = survey(documents.expanduser())
     mixed = is_mixed(found.languages)
     # Only the choice in a mixed folder depends on times, and measuring opens both models.

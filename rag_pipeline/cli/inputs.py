@@ -14,7 +14,7 @@ from rag_pipeline.models.providers import open_embedder, open_scorer
 def check_inputs(config: CorpusConfig) -> None:
     """Check the names of metrics, the queries, and the inputs of all variants.
 
-    Raises InputError with file, line and value if a value is wrong. Raises ConfigError if a file is
+    Raise InputError with file, line and value if a value is wrong. Raise ConfigError if a file is
     missing or a metric is unknown.
     """
     check_metric_names(config)
@@ -26,8 +26,8 @@ def check_inputs(config: CorpusConfig) -> None:
 def check_models(config: CorpusConfig, configuration: str | None = None) -> int:
     """Open every model that the configurations use, and return the number of models.
 
-    No request is sent. Raises ConfigError with a line for each unusable model. The cause is a
-    missing key, package, folder or dimension.
+    No request is sent. Raise ConfigError with a line for each model that lacks its key, package,
+    folder or dimension.
     """
     mistakes: list[str] = []
     models = dict(_models(config, configuration))

@@ -56,7 +56,7 @@ def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
     rest = number - len(judged)
     found = [*judged, *sample(asked, rest, lambda texts: models.vectors(texts, None), known)]
     if not found:
-        raise InputError(f"{log}: has no unknown question")
+        raise InputError(f"{log}: has no new question for {config.corpus}")
     added = files.add(target, [one.row() for one in found])
     if as_json:
         counts = {"asked": asked.total(), "distinct": len(asked), "questions": added}

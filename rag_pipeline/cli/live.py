@@ -22,15 +22,14 @@ _SHARED_WORDS = (
     ("calls_made", "sent to models"),
     ("calls_saved", "cached"),
 )
-
 _NAMED = 5
 """Maximum number of documents that are named for each kind of change, such as added documents."""
 _LEAST_PERCENT = 5
-"""Least share of the work, in percent, by which the time left is told without a terminal."""
+"""Minimum share of done work, in percent, for a line with the time left, without a terminal."""
 
 
 class Live:
-    """Shows the progress of the current stage, and prints a line for each finished stage.
+    """A display of the current stage's progress, with a line for each finished stage.
 
     A stage is all steps of one asset. Without a terminal, a line every 10 s replaces the bar. With
     `verbose`, each finished step has a line instead. If `stages` is False, stages have no line.
@@ -61,7 +60,7 @@ class Live:
                 self._begun += 1
                 unknown = None in (work, self._work)
                 self._work = None if unknown else (self._work or 0) + (work or 0)
-                # The steps of a stage that have not begun are taken to be as large as the others.
+                # Expect the other steps of the stage to be as large as those that have begun.
                 rest = self._left[step.asset] - 1
                 total = None if self._work is None else self._work * (1 + rest / self._begun)
                 self._progress.update(self._task, total=total)
@@ -98,7 +97,7 @@ class Live:
         self._progress.update(self._task, also=also)
         if self._progress.disable:
             total = f" of {task.total:,.0f}" if task.total else ""
-            # The rate of the first few per cent says little.
+            # The rate of the first few percent is unreliable.
             ahead = task.time_remaining if task.percentage >= _LEAST_PERCENT else None
             left = f", about {ahead:,.0f} s left" if ahead else ""
             done = f"{task.completed:,.0f}{total} {step.row.unit}" if step.row.unit else ""

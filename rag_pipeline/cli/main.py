@@ -25,10 +25,9 @@ from rag_pipeline.orchestration.secrets import load_secrets
 
 
 class _Commands(TyperGroup):
-    """Adds the commands of the entry points in the group `rag_pipeline.commands`.
+    """The commands of `rag`, with those of the entry points in the group `rag_pipeline.commands`.
 
-    The entry points are loaded only for help and unknown commands, so that all other commands start
-    fast.
+    Only help and unknown commands load the entry points, because loading is slow.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -74,7 +73,7 @@ app = typer.Typer(
       0    done
       1    an error: a store, a model, a command before the first run
       2    a mistake in the arguments or in a file; nothing was spent
-      3    a check refused the data, or the budget more calls; the release stays
+      3    a check refused the data, or the budget refused calls; the release stays
       130  stopped by Ctrl-C: the same command continues
     """,
 )
@@ -120,7 +119,7 @@ def main() -> None:
     except (RagPipelineError, OSError) as error:
         _fail("error", str(error), 1)
     except ModuleNotFoundError as error:  # an environment of deploy/search.txt
-        _fail("error", f"{error.name} is missing; install all that rag_pipeline requires", 1)
+        _fail("error", f"{error.name} is missing; install all requirements of rag_pipeline", 1)
     except SystemExit as stop:
         if stop.code == 130:
             _fail("stopped", "finished work is kept; the same command continues", 130)

@@ -1,4 +1,4 @@
-"""Print passages and answers for users. Only what a search needs is imported."""
+"""Print passages and answers for users. Imports that a search does not need are in functions."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest

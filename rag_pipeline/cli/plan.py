@@ -41,22 +41,14 @@ from rag_pipeline.pipeline.dry_run import (
     plan_run,
     require_budget,
 )
-from rag_pipeline.pipeline.migration import METRIC, Prediction, predict
-from rag_pipeline.pipeline.planning import (
-    FAILED_BEFORE,
-    STOPPED_BEFORE,
-    FileChanges,
-    changed_files,
-)
+from rag_pipeline.pipeline.migration import METRIC, predict
+from rag_pipeline.pipeline.planning import FAILED_BEFORE, STOPPED_BEFORE, FileChanges, changed_files
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 _MANY_CHUNKS = 500
-"""Least number of chunks of a step whose largest documents are named.
-
-A packaged model embeds so many in about a minute.
-"""
+"""Minimum chunks of a step whose largest documents are named: about a minute of embedding."""
 
 
 def show_plan(file: Path, as_json: bool) -> None:
@@ -234,15 +226,9 @@ def show_migration(file: Path, old: str, new: str, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
         return
-    for line in migration_lines(found, old):
-        console.print(line)
-
-
-def migration_lines(found: Prediction, old: str) -> Iterator[str]:
-    """Yield the lines that describe a prediction."""
     whole = found.sampled == found.chunks
     sample = "all " if whole else f"{found.sampled:,} of "
-    yield (
+    console.print(
         f"{old} -> {found.new} for {found.key}, by {found.questions} questions over {sample}"
         f"{found.chunks:,} chunks:"
     )
@@ -253,14 +239,16 @@ def migration_lines(found: Prediction, old: str) -> Iterator[str]:
     if gain.low is not None and gain.high is not None:
         interval = f"95 %: {100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
     points = f"{100 * gain.mean:+.1f} points ({interval})"
-    yield f"  gain: {METRIC} {before} -> {after} %, {points}, by vectors alone"
+    console.print(f"  gain: {METRIC} {before} -> {after} %, {points}, by vectors alone")
     if not whole:
-        yield "  A sample is easier to search than all chunks: the whole gain may be different."
-    usd = "price unknown, set the model's `price`" if found.usd is None else f"{found.usd:.4f} USD"
-    yield f"  price: {usd} for {found.left:,} texts, about {found.tokens:,} tokens ({ERROR})"
+        console.print("  A sample is easier to search than all chunks: the real gain may differ.")
+    usd = "unknown, set the model's `price`" if found.usd is None else f"{found.usd:.4f} USD"
+    texts = f"{found.left:,} texts, about {found.tokens:,} tokens ({ERROR})"
+    console.print(f"  price: {usd} for {texts}")
     if found.left and found.seconds is not None:
-        yield f"  time: about {found.seconds / 60:.1f} minutes at the speed of the sample"
-    yield "  The sample's vectors are kept: a run does not pay for them again."
+        minutes = found.seconds / 60
+        console.print(f"  time: about {minutes:.1f} minutes at the speed of the sample")
+    console.print("  The sample's vectors are kept: a run does not pay for them again.")
 
 
 def _notes(config: CorpusConfig) -> Iterator[str]:
@@ -273,8 +261,15 @@ def describe(row: PlannedStep) -> str:
     """Return the work of one step in words."""
     asset = row.step.asset
     doing = ASSETS[asset].activity if asset in ASSETS else "let a model reorder the candidates"
-    documents = _documents(row)
-    return f"{doing}: {documents}" if documents else doing
+    parts = []
+    if row.stale:
+        told = counted(row.stale, f"{'new or changed ' if row.current else ''}document")
+        parts.append(told + (f" ({row.why})" if row.why else ""))
+    elif row.why:
+        parts.append(row.why)
+    if row.orphaned:
+        parts.append(f"drop {row.orphaned:,}")
+    return f"{doing}: {', '.join(parts)}" if parts else doing
 
 
 def totals(found: Sequence[PlannedStep], start: float) -> list[str]:
@@ -288,7 +283,7 @@ def totals(found: Sequence[PlannedStep], start: float) -> list[str]:
     rest = f", {current} {'is' if current == 1 else 'are'} current." if current else "."
     lines = [f"{len(busy)} of {len(found)} steps would run{rest}"]
     if any(f.calls is None or f.chunks is None for f in busy):
-        lines.append("'?': the number follows from documents that are not cut yet.")
+        lines.append("'?': the number depends on documents that are not cut yet.")
     if any(f.seconds is not None for f in busy):
         time = duration([start, *(f.seconds for f in busy)])
         more = ", and the replies of remote models" if time.endswith("+") else ""
@@ -302,16 +297,3 @@ def _row(row: PlannedStep) -> dict[str, object]:
     del record["sample"]
     step, _, _ = (record.pop(name) for name in ("step", "why", "error"))
     return {**step, **record, "what": describe(row) if row.runs else ""}
-
-
-def _documents(row: PlannedStep) -> str:
-    parts = []
-    if row.stale:
-        kind = "new or changed " if row.current else ""
-        told = counted(row.stale, f"{kind}document")
-        parts.append(told + (f" ({row.why})" if row.why else ""))
-    elif row.why:
-        parts.append(row.why)
-    if row.orphaned:
-        parts.append(f"drop {row.orphaned:,}")
-    return ", ".join(parts)

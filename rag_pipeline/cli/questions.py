@@ -56,7 +56,7 @@ _KEYS = "[a]ccept, [r]eject, [e]dit, [s]kip, [q]uit"
 
 
 class Wanted(NamedTuple):
-    """Holds the numbers of wanted questions: of one passage, of two documents, and unanswerable."""
+    """The numbers of wanted questions: of one passage, of two documents, and unanswerable."""
 
     number: int
     several: int = 0
@@ -82,13 +82,13 @@ def make_and_write(
     human, synthetic = files.counts(files.read_questions(target))
     if human and not add and output is None:
         raise InputError(
-            f"{target}: holds {counted(human, 'question')} that people "
-            f"asked; add synthetic ones with --add "
-            f"(every figure then says how many are synthetic), or write elsewhere: --output"
+            f"{target}: holds {counted(human, 'question')} that people asked; add synthetic ones "
+            f"with --add (every figure then says how many are synthetic), or write elsewhere: "
+            f"--output"
         )
     workspace = Workspace(config)
     started = time.perf_counter()
-    # A chat model of the corpus file words the questions, except if the user wants rules.
+    # A chat model of the corpus file words the questions, unless the user wants rules.
     chat = None if chat == RULES else chat or next(iter(config.chats), None)
     if plan:
         if chat is None:
@@ -140,7 +140,7 @@ def make_and_write(
 
 
 def _explain_few(made: MadeQuestions, documents: int, chat: str | None) -> None:
-    """Print why there are fewer questions than wanted, and what brings more."""
+    """Print the reasons for fewer questions than wanted, and the ways to more questions."""
     if made.left_out:
         told = ", ".join(f"{n} {escape(reason)}" for reason, n in made.left_out.most_common())
         say(f"of {counted(documents, 'document')}, these gave no question: {told}")
@@ -150,7 +150,7 @@ def _explain_few(made: MadeQuestions, documents: int, chat: str | None) -> None:
     )
     say(f"of {made.facts:,} {source}, refused: {refused or 'none'}")
     model = ", or name a chat model: --chat" if chat is None else ""
-    say(f"for more: write your own, take a server's (rag questions import){model}")
+    say(f"for more: write your own, or take a server's (rag questions import){model}")
 
 
 def _make(

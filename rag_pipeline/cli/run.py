@@ -219,7 +219,7 @@ def _show_release(config: CorpusConfig, board: Board) -> None:
 
 
 def _show_next(config: CorpusConfig, file: Path, search: bool) -> None:
-    """Print the next commands. With `search`, first ask a query as an example, if it is free."""
+    """Print the next commands. With `search`, first answer an example if answers are free."""
     corpus = Corpus(config)
     answers = config.evaluation.answers
     is_free = not config.assistant.chat and isinstance(answers, ExtractiveAnswers)

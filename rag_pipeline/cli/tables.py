@@ -87,13 +87,13 @@ def show_leaderboard(board: Board) -> None:
             error = "query by query, at a family error of 5 %."
             console.print(f"{named} Verdicts are on {short_name(by)}, {error}", style="dim")
         if made := next((name for name in short if short[name] != name), None):
-            told = f"“{short[made]}” is short for {made}, as commands want it."
+            told = f"“{short[made]}” is short for {made}, its name in commands."
             console.print(escape(told), style="dim")
         if board.chosen:
             console.print(board.chosen.sentence, style="dim")
     lost = board.queries_left_out
     queries = "1 query is" if lost == 1 else f"{lost:,} queries are"
-    left_out = f"{queries} left out, as gold is not in the documents" if lost else ""
+    left_out = f"{queries} left out: gold spans are not in the documents" if lost else ""
     for warning in filter(None, (board.scope, board.origin, left_out)):
         console.print(f"[yellow]{warning}[/yellow]")
 

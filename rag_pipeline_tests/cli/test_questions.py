@@ -172,7 +172,7 @@ def test_questions_of_a_servers_log_are_sampled_and_labelled(
     assert added[0].metadata["asked"] == 2
     assert read_queries(Path("queries.jsonl"))[:4] != added
     assert "no question is waiting" in rag("questions", "label").out
-    assert "no unknown question" in refused("questions", "import", "asked.jsonl")
+    assert "no new question" in refused("questions", "import", "asked.jsonl")
     text = DOCUMENTS["policy/leave.md"]
     passage = {"document_id": "policy/leave.md", "start": 0, "end": 30, "text": text[:30]}
     gone = {**passage, "document_id": "gone.md"}

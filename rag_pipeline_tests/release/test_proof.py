@@ -68,7 +68,7 @@ def test_an_answer_of_each_interface_is_proved(released, packed, kept, tmp_path)
         for place in ((), ("--bundle", packed)):
             told = json.loads(said("verify", file, released.config.file, *place, "--json"))
             assert told == {"release": "release-000001", "proved": [1], "other_corpora": []}, name
-    assert "found in release-000001 as cited: 1 source\n" in said(
+    assert "1 source found in release-000001 as cited\n" in said(
         "verify", file, released.config.file
     )
 

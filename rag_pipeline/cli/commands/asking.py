@@ -30,10 +30,10 @@ _WHERE = (
 
 AsOption = Annotated[
     str | None,
-    option("LABELS", "Show what a caller with these labels sees, e.g. hr,legal or public.", "--as"),
+    option("LABELS", "Search as a caller with these labels, e.g. hr,legal or public.", "--as"),
 ]
 NoServerFlag = Annotated[
-    bool, flag("--no-server", "Work in this process, also if `rag serve` runs for the corpus.")
+    bool, flag("--no-server", "Work in this process, even if `rag serve` runs for the corpus.")
 ]
 
 
@@ -90,7 +90,7 @@ def ask(
     ] = "",
     follow: Annotated[
         list[str] | None,
-        option("QUESTION", "A question before this one; repeat it for several, oldest first."),
+        option("QUESTION", "An earlier question; repeat the option for several, oldest first."),
     ] = None,
     trace: Annotated[bool, flag("--trace", "Show each stage of the assistant.")] = False,
     labels: AsOption = None,
@@ -155,8 +155,8 @@ def verify(
 
     ANSWER is the output of `rag ask --json`, of the server's `/v1/ask` or chat completions, or of
     the MCP tool `assistant`. The store, or a bundle of `rag export`, must hold the answer's
-    release. No model and no network is used. If words are altered, a document is missing or
-    the release is another, the command prints the reason and exits with code 3. The text of the
+    release. The command uses no model and no network. If words are altered, a document is missing
+    or the release differs, the command prints the reason and exits with code 3. The text of the
     answer itself is not proved.
 
     \b
@@ -177,9 +177,9 @@ def verify(
     if as_json:
         print_json({"release": release.release_id, "proved": proved, "other_corpora": others})
         return
-    say(f"found in {release.release_id} as cited: {counted(len(proved), 'source')}")
+    say(f"{counted(len(proved), 'source')} found in {release.release_id} as cited")
     if others:
-        say(f"not proved here: the sources of {', '.join(others)}")
+        say(f"sources of other corpora, not proved here: {', '.join(others)}")
 
 
 @app.command(short_help="Improve the prompts of the assistant's model.")
@@ -243,11 +243,9 @@ def serve(
     allow_host: Annotated[
         list[str] | None, option("HOST[:PORT]", "Backend that requests may name by header.")
     ] = None,
-    callers: Annotated[
-        Path | None, option("FILE", "File that says which tokens have which labels.")
-    ] = None,
+    callers: Annotated[Path | None, option("FILE", "File with the labels of each token.")] = None,
     labels: Annotated[
-        str, option("LABELS", "Labels of callers that no FILE knows, * for all.", "--as")
+        str, option("LABELS", "Labels of callers that FILE does not list, * for all.", "--as")
     ] = "",
     log_questions: Annotated[
         Path | None, option("FILE", "Append each question to this file, for `rag questions`.")
@@ -266,8 +264,7 @@ def serve(
         int, option("N", "Processes that share port, releases and rates.", min=1)
     ] = 1,
     memory: Annotated[
-        int,
-        option("MB", "Memory of a process for open corpora; 0: half of the machine's.", min=0),
+        int, option("MB", "Memory of a process for open corpora; 0: half of the machine's.", min=0)
     ] = 0,
     verify: Annotated[
         bool, flag("--verify", "Compare a release's files with their hashes before serving it.")

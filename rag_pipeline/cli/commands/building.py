@@ -8,14 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import (
-    command,
-    counting,
-    print_json,
-    say,
-    set_quiet,
-    show_next,
-)
+from rag_pipeline.cli.console import command, counting, print_json, say, set_quiet, show_next
 from rag_pipeline.cli.find import find_corpus_file, rag, shown_path
 from rag_pipeline.cli.options import (
     CorpusArgument,
@@ -35,7 +28,7 @@ _SAMPLE = ("documents", "queries.jsonl")
 _DEMO_QUESTIONS = 60
 _QUESTION = "How long does confidentiality last under the Halvorsk NDA?"
 _FORMATS = "legalbench-rag, chroma-chunking, anthropic-contextual, contractnli, beir or trec."
-_MIGRATE = "Predict gain and cost of another embedding from a sample; its vectors are kept."
+_MIGRATE = "Predict gain and cost of another embedding from a sample, and keep its vectors."
 
 
 @app.command(short_help="Write a commented corpus file.")
@@ -91,8 +84,7 @@ def _corpus_name(documents: Path) -> str:
 def demo(
     folder: Annotated[Path, argument("FOLDER", "Folder to make.")] = Path("rag-demo"),
     documents: Annotated[
-        Path | None,
-        option("DIR", "Try it on these documents instead of the sample.", "--folder"),
+        Path | None, option("DIR", "Try it on these documents instead of the sample.", "--folder")
     ] = None,
 ) -> None:
     """Index and evaluate a corpus in a new folder, release its best build, and answer a question.
@@ -143,7 +135,7 @@ def _write_demo(name: str, file: Path, documents: Path | None) -> None:
 
     folder, queries, choices = file.parent, None, Choices()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} exists and is no demo of {name}; name another folder")
+        raise ConfigError(f"{folder} exists and is not a demo of {name}; name another folder")
     if documents is None:
         _copy_sample(folder)
         documents, queries = (folder / part for part in _SAMPLE)
@@ -159,10 +151,7 @@ def _write_demo(name: str, file: Path, documents: Path | None) -> None:
 
 
 def _made_questions(file: Path) -> str:
-    """Make questions unless an earlier demo made them.
-
-    Return the first question, or "" if there are none.
-    """
+    """Make questions unless an earlier demo made them, and return the first question or ""."""
     from rag_pipeline.cli.questions import RULES, Wanted, make_and_write
     from rag_pipeline.config import load_config
     from rag_pipeline.questions.files import queries_file, read_questions
@@ -189,7 +178,7 @@ def _copy_sample(folder: Path) -> None:
 
 @app.command(short_help="Print the JSON Schema of corpus files.")
 def schema(
-    output: Annotated[Path | None, option("FILE", "Write it there instead of printing it.")] = None,
+    output: Annotated[Path | None, option("FILE", "Write to this file instead.")] = None,
 ) -> None:
     """Print the JSON Schema of corpus files, with the settings of the installed plugins.
 
@@ -220,7 +209,7 @@ def import_(
     destination: Annotated[Path, argument("DEST", "A new folder.")],
     quiet: QuietFlag = False,
 ) -> None:
-    """Turn a public data set into `documents/`, `queries.jsonl` and, if it has any, `chunks.jsonl`.
+    """Turn a public data set into `documents/`, `queries.jsonl` and any chunks in `chunks.jsonl`.
 
     \b
     Example:
@@ -235,7 +224,7 @@ def import_(
     show_import(report, destination)
 
 
-@app.command(short_help="Index, evaluate, release: what is stale.")
+@app.command(short_help="Index, evaluate and release.")
 def run(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
@@ -243,7 +232,7 @@ def run(
         str | None, option("NAME", "Only this configuration and its inputs.")
     ] = None,
     json_out: Annotated[
-        Path | None, option("OUT", "Also write the results here.", "--json")
+        Path | None, option("OUT", "Also write the results to this file.", "--json")
     ] = None,
     allow_deletions: Annotated[
         bool, flag("--allow-deletions", "Delete more documents than documents.max_deleted allows.")
@@ -274,7 +263,7 @@ def run(
     )
 
 
-@app.command(short_help="Show what `rag run` would do.")
+@app.command(short_help="Show the work of the next `rag run`.")
 def plan(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
@@ -287,7 +276,7 @@ def plan(
     --migrate, the new model embeds a sample.
 
     \b
-    Example:
+    Examples:
       rag plan contracts
       rag plan contracts --migrate minilm voyage
     """
@@ -300,7 +289,7 @@ def plan(
         show_migration(file, *migrate, as_json)
 
 
-@app.command(short_help="Print a document's text as it was read.")
+@app.command(short_help="Print the text that was read from a document.")
 def show(
     document: Annotated[str, argument("DOCUMENT", "The document's id.")],
     corpus: CorpusArgument = None,

@@ -127,13 +127,13 @@ def why(
     show_cause(find_corpus_file(corpus, named), query_id, of, against, k, as_json)
 
 
-@app.command(short_help="Show why a query fails or not.")
+@app.command(short_help="Show why a query fails or succeeds.")
 def explain(
     query_id: QueryId,
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     configuration: Annotated[
-        str | None, option("NAME", "Whose passages to show [the served, else the best].")
+        str | None, option("NAME", "Show its passages [the served configuration, else the best].")
     ] = None,
     k: Annotated[int, option("N", "How many chunks count: 1 to 10, or 20.", "-k")] = 5,
     as_json: JsonFlag = False,

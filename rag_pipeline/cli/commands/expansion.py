@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_pipeline.cli.console import console, print_json, visible
+from rag_pipeline.cli.console import console, counted, new_table, print_json, visible
 from rag_pipeline.cli.find import find_corpus_file
 from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument
 
@@ -30,8 +30,6 @@ def show(
       rag expansion list contracts
     """
     from dataclasses import asdict
-
-    from rag_pipeline.cli.console import new_table
 
     kept = _documents(corpus, named).live()
     if as_json:
@@ -73,7 +71,7 @@ def clear(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
       rag expansion clear contracts
     """
     count = _documents(corpus, named).clear()
-    console.print(f"deleted {count} document{'' if count == 1 else 's'}")
+    console.print(f"deleted {counted(count, 'document')}")
 
 
 def _documents(corpus: str | None, named: str | None) -> "ExpandedDocuments":

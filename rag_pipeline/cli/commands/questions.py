@@ -21,7 +21,7 @@ from rag_pipeline.cli.options import (
 
 
 class _MakeByDefault(TyperGroup):
-    """Runs `rag questions CORPUS` as `rag questions make CORPUS`."""
+    """A group that runs `rag questions CORPUS` as `rag questions make CORPUS`."""
 
     default = "make"
 

@@ -63,7 +63,7 @@ def rollback(
       rag rollback release-000003 contracts
     """
     if release_id and corpus is None and named is None and not release_id.startswith("release-"):
-        release_id, corpus = None, release_id  # the one argument is a corpus
+        release_id, corpus = None, release_id  # the only argument is a corpus
     served = open_corpus(corpus, named).roll_back(release_id)
     console.print(f"serving {served.release_id} ({served.configuration}, of {served.created})")
 
@@ -90,7 +90,7 @@ def export(
     say(f"wrote {escape(str(file))}: {release.release_id}, {release.pinned.rows:,} chunks, {size}")
 
 
-@app.command("import-release", short_help="Serve a release from such a file.")
+@app.command("import-release", short_help="Serve a release that `rag export` wrote.")
 def import_release(
     file: Annotated[Path, argument("FILE", "A file of `rag export`.")],
     corpus: CorpusArgument = None,
@@ -135,7 +135,7 @@ def import_release(
         workspace,
         file,
         waiting=lambda holder: say(escape(holder)),
-        trust_endpoints=True,  # the foreign ones are refused above
+        trust_endpoints=True,  # foreign endpoints are refused above
     )
     exported = workspace.store.read_json(IMPORTED)["release"]
     here = f", here {release.release_id}" if release.release_id != exported else ""
