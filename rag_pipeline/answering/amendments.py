@@ -66,7 +66,7 @@ def change_of(
     # Of a section that begins in an earlier chunk, the context has the heading.
     headings = chunk.context.replace(" | ", "\n")
     above = f"{headings}\n{chunk.text[: start + len(quoted)]}"
-    section = (_HEADING.findall(above) or _NUMBERED.findall(above) or [None])[-1]
+    section = section_at_end(above)
     values = {value for value in _VALUE.findall(quoted) if len(value) > 1}
     for position, (other, at, text) in enumerate(sentences):
         if other.document_id in amending:
@@ -86,6 +86,17 @@ def change_of(
             ):
                 return position
     return None
+
+
+def section_at_end(text: str) -> str | None:
+    """Return the number of the section in which a text ends, such as `3` or `6.2`, or None."""
+    numbers: list[str] = _HEADING.findall(text) or _NUMBERED.findall(text)
+    return numbers[-1] if numbers else None
+
+
+def sections_named(text: str) -> set[str]:
+    """Return the numbers of the sections that a text names, as in `Clause 3` or `(§ 3)`."""
+    return {*_NAMED.findall(text)}
 
 
 def _replaces(text: str, quoted: str) -> bool:

@@ -235,10 +235,10 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 
 PARSER_VERSIONS = {
-    ".pdf": 7,
+    ".pdf": 8,
     **dict.fromkeys((".eml", ".msg"), 5),
-    **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 4),
-    **dict.fromkeys((".docx", ".xlsx", ".pptx", ".csv", ".tsv"), 2),
+    **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 5),
+    **dict.fromkeys((".docx", ".xlsx", ".pptx", ".csv", ".tsv"), 3),
     **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES, *IMAGE_TYPES), 2),
 }
 """The version of each suffix's parser, by default 1. A new version makes its documents stale."""

@@ -66,6 +66,8 @@ Rare encodings are omitted, because each candidate makes wrong guesses for short
 _ENCODINGS = list(_LANGUAGES_OF)
 _SPECIAL = frozenset(" ".join(_LANGUAGES_OF.values()).split())
 _READ = 2_000
+_TITLE_WITHIN = 300
+"""Number of first characters that a title may follow, if another heading precedes it."""
 _LONGEST_TITLE = 120
 _CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
@@ -207,10 +209,11 @@ def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
 
 
 def markdown_title(text: str) -> str:
-    """Return the first heading of level 1, or else the first heading, or else ""."""
+    """Return the first heading of level 1 near the start, or else the first heading, or else ""."""
     first = ""
-    for _, level, heading in headings(text):
-        if level == 1:
+    for offset, level, heading in headings(text):
+        # Further down, such as "# Notes" below an invoice, it is the heading of a part.
+        if level == 1 and (not first or offset <= _TITLE_WITHIN):
             return heading
         first = first or heading
     return first

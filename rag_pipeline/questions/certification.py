@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rag_pipeline.answering.amendments import section_at_end, sections_named
 from rag_pipeline.answering.quantities.values import Quantity, quantities, same_value
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.chunking.sizes import Limit
@@ -115,7 +116,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         own = np.array(self._index.document_ids.to_pylist())
         self.is_alone = len(self._texts) == 1
         self._inside: dict[str, Any] = {d: own == d for d in self._texts}
-        self._amending = amendments(self._documents)
+        self._amending = amendments(self._documents, are_all=True)
 
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
@@ -133,6 +134,10 @@ class Certifier(AbstractContextManager["Certifier"]):
             return "unanswerable: there is no such span"
         if answer is not None and (told := self._answer_problem(query, gold, answer, text)):
             return told
+        section = section_at_end(self._texts[gold.document_id][: gold.end])
+        for amending in self._amending.get(gold.document_id, ()):
+            if section in sections_named(self._texts[amending]):
+                return f"ambiguous: {amending} may change this section"
         terms = set(self._tokenizer.tokenize(query))
         # A number in a table has its unit in the head of its column.
         wanted = _expected(query) if answer is None or quantities(answer) else None

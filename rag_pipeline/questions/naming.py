@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, takewhile
 from pathlib import PurePosixPath
 
@@ -69,6 +69,11 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         for word in _words(document.title):
             titled[word].add(document.document_id)
     kinds = [(_kind(document, []).split()[-1:], document) for document in documents]
+
+    def having(title: str) -> set[str]:
+        """Return the ids of the documents whose titles have all words of this title."""
+        return set.intersection(*([titled[word] for word in _words(title)] or [set()]))
+
     found = {}
     for document in documents:
         owners = [name for name in proper[document.document_id] if held[name] <= most][:2]
@@ -76,9 +81,12 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         alike = (d for last, d in kinds if d is not document and last == kind.split()[-1:])
         is_english = document.metadata.get("language", "en") == "en"
         # A document of the same kind without a known owner may have the same owner.
+        written = f"{document.title} {readable_name(document.document_id)}".casefold()
         is_owned = (
             owners
             and kind
+            # "Acme’s manual" says less than the title "Health and Safety Manual".
+            and (" " in kind or owners[0].casefold() in written or len(_words(document.title)) < 4)
             and all(
                 (proper[d.document_id] or _COMPANY.search(d.text[:_HEAD]))
                 and owners[0] not in d.text
@@ -91,8 +99,7 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
             names += [f"the {'–'.join(owners)} {short}"] if len(owners) == 2 else []
         else:
             # The title "Lease" does not identify a document beside "Lease of a House".
-            alike_ids = [titled[word] for word in _words(document.title)]
-            names = _titles(document, bool(alike_ids) and len(set.intersection(*alike_ids)) == 1)
+            names = _titles(document, lambda title: len(having(title)) == 1)
         if document.media_type == "message/rfc822":
             names = [f"the mail {name}" for name in names if name[0] == "“"]
         elif PurePosixPath(document.document_id).suffix in _TABLES:
@@ -113,7 +120,9 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
             written = (n for n in shown if not n.islower())
             if word.isupper() and re.search(rf"[\"“]{word}[\"”]", document.text):
                 continue  # an abbreviation that the document defines
-            yield from islice((n for n in written if re.search(rf"\b{n}\b", document.text)), 1)
+            # At the start of a line, any word has a capital.
+            inside = (n for n in written if re.search(rf"(?<=[\w,;] ){n}\b", document.text))
+            yield from islice(inside, 1)
     for company in _COMPANY.finditer(document.text[:_HEAD]):
         words = re.sub(rf",|[’']s\b|\b(?:{COMPANY})\b", "", company["name"]).split()
         if any(word.lower() in _KINDS for word in words):
@@ -146,14 +155,15 @@ def _words(title: str) -> list[str]:
     return re.findall(r"\w+", title.casefold())
 
 
-def _titles(document: Document, is_alone: bool) -> list[str]:
+def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
     shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", document.title))
     shown = re.sub(r"^\W*title:\s+", "", shown, flags=re.IGNORECASE)
     shown = re.sub(r"[“”„\"]|\|[\w-]+\|", "", _REPLY.sub("", shown))
     whole = " ".join(shown.split(" | ")[0].split())
-    short = " ".join(_SITE.split(shown)[0].split() or shown.split())
     # "Vehicle Check – VW Caddy": a subtitle may tell the document from others.
-    title = (whole if len(whole.split()) <= _MOST_WORDS else short).rstrip(":")
+    parts = [whole, *(" ".join(part.split()) for part in _SITE.split(shown))]
+    fitting = [part.rstrip(":") for part in parts if part and len(part.split()) <= _MOST_WORDS]
+    title = next(filter(is_alone, fitting), "")
     if running := _RUNNING.fullmatch(title):
         title = running[1].lower() if running[1].isupper() else running[1]
     if title.isupper() and (" " in title or title.casefold() in dictionary("en")):
@@ -163,7 +173,7 @@ def _titles(document: Document, is_alone: bool) -> list[str]:
         title = title if " " in title else ""
     title = _NUMBER.sub("", title)
     is_empty = EMPTY_HEADINGS.issuperset(title.casefold().split()) or _NO_TITLE.match(title)
-    if title and is_alone and (title[-1] not in ".!?" or _FORM.search(title)) and not is_empty:
+    if title and (title[-1] not in ".!?" or _FORM.search(title)) and not is_empty:
         return [f"“{title}”"]
     name = readable_name(document.document_id)
     is_same = name.casefold() == title.casefold()

@@ -265,6 +265,9 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         return None
     if noun and not prep and " " in verb:
         return None
+    # "The officer begins within 24 hours" leaves what begins to the heading.
+    if prep == "within" and verb.strip() in ("begin", "start", "proceed") and not rest:
+        return None
     if (
         not is_subject(re.sub(r"^the new (?=\w+ )", "the ", subject))
         or is_vague(subject, fact.about)

@@ -140,11 +140,15 @@ def asks_for(question: str, document_id: str) -> bool:
     return len(years) > 1 or not words.isdisjoint(_ASKS_FOR_OLD | named)
 
 
-def amendments(chunks: Iterable[ScoredChunk | Document]) -> dict[str, set[str]]:
+def amendments(
+    chunks: Iterable[ScoredChunk | Document], are_all: bool = False
+) -> dict[str, set[str]]:
     """Map the ids of amended documents of `chunks` to the ids of the documents that amend them.
 
     The name or title of an amending document contains a word such as `amendment` and the name or
-    title of the amended document. For example, `Amendment 1 Lease.docx` amends `Lease.pdf`.
+    title of the amended document. For example, `Amendment 1 Lease.docx` amends `Lease.pdf`. If
+    `chunks` are all documents of a corpus (`are_all`), it also amends `Lease Unit 5.pdf`, unless
+    another document in its folder is called a lease.
     """
     titles = {chunk.document_id: chunk.title for chunk in chunks}
     names = {d: _naming(d.rpartition("/")[2].rpartition(".")[0]) for d in titles}
@@ -158,6 +162,12 @@ def amendments(chunks: Iterable[ScoredChunk | Document]) -> dict[str, set[str]]:
             pairs = ((its_name, whole), (its_title, whole), (name, its_name | its_title))
             if name == its_name or any(len(a) > 1 and a <= b for a, b in pairs):
                 found.setdefault(base, set()).add(one)
+        if are_all and len(name) == 1 and not any(one in others for others in found.values()):
+            folder = one.rpartition("/")[0]
+            beside = [d for d in titles.keys() - amending if d.rpartition("/")[0] == folder]
+            called = [d for d in beside if name <= names[d] | headed[d]]
+            if len(called) == 1:
+                found.setdefault(called[0], set()).add(one)
     return found
 
 

@@ -217,3 +217,32 @@ def test_a_value_that_an_amendment_states_again_is_ambiguous() -> None:
     with Certifier([lease, amendment, *others], Lexical()) as certifier:
         problem = certifier.problem(query, gold, "2,850 pounds")
     assert problem == "ambiguous: amendment_lease_mill.md answers it as well"
+
+
+def test_a_section_that_an_amendment_names_is_not_asked_about() -> None:
+    text = "# Supply of fibre\n\n# 3 Price\n\nPrices are fixed until 31 December 2023.\n\n# 4 Term\n\nThe contract runs until 31 May 2027.\n"
+    changed = "# Nachtrag 1\n\n1. Clause 3: from 2025 a load costs £31. It is fixed until 31 December 2026.\n"
+    supply = Document("deals/supply_fibre.md", "a", text, "Supply of fibre")
+    nachtrag = Document("deals/Nachtrag_supply.md", "b", changed, "Nachtrag 1")
+    others = [Document(f"{n}.md", str(n), f"The {n} boats sail on {n} May.\n") for n in "cdefg"]
+
+    def problem(certifier: Certifier, query: str, sentence: str, answer: str) -> str | None:
+        start = text.index(sentence)
+        gold = GoldSpan(supply.document_id, start, start + len(sentence))
+        return certifier.problem(query, gold, answer)
+
+    with Certifier([supply, nachtrag, *others], Lexical()) as certifier:
+        price = problem(
+            certifier,
+            "According to “Supply of fibre”, until when are prices fixed?",
+            "Prices are fixed until 31 December 2023.",
+            "31 December 2023",
+        )
+        term = problem(
+            certifier,
+            "According to “Supply of fibre”, until when does the contract run?",
+            "The contract runs until 31 May 2027.",
+            "31 May 2027",
+        )
+    assert price == "ambiguous: deals/Nachtrag_supply.md may change this section"
+    assert term is None

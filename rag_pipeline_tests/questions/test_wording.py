@@ -54,6 +54,7 @@ SENTENCES: dict[str, set[str]] = {
     },
     "The lamp is tested for 15 minutes each Monday and delivers green light.": set(),
     "I credit the delivery charge of £72 for the trouble.": set(),
+    "The Officer begins within 24 hours.": set(),
     "The name must have ten letters.": set(),
     "The colour of the lid depends on the size of the input.": set(),
     "If the two limits are hit, the Landlord may end the lease.": set(),

@@ -7,7 +7,7 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.config import load_config
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.search.standing import amendments, asks_for, lost, standings
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
@@ -99,6 +99,16 @@ def test_an_amending_document_says_what_it_amends(base, title, amending, its_tit
     ]
 
     assert amendments(chunks) == ({base: {amending}} if is_amended else {})
+
+
+@pytest.mark.parametrize("other", ["deals/Lease Mill.md", "home/Lease Mill.md"])
+def test_an_amendment_of_a_lease_amends_the_only_lease_of_its_folder(other):
+    names = ("deals/Lease Unit 5.md", other, "deals/Nachtrag Lease.md")
+    documents = [Document(name, name, "x") for name in names]
+
+    amended = {"deals/Lease Unit 5.md": {"deals/Nachtrag Lease.md"}}
+    assert amendments(documents, are_all=True) == (amended if other.startswith("home") else {})
+    assert amendments(documents) == {}
 
 
 def test_the_document_in_force_is_ranked_and_quoted_first(tmp_path):
