@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from benchmarks.bench_citations import built
 from benchmarks.shared import working
-from rag_pipeline.answering.confidence import DEFAULT, auc, fit
+from rag_pipeline.answering.confidence import auc, fit
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.config.calibration import DEFAULT
 from rag_pipeline.evaluation.calibration import Examples, examples
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 

@@ -21,16 +21,11 @@ from benchmarks.bench_datasets import prepared, rag
 from benchmarks.corpora import write_sample
 from benchmarks.shared import working
 from rag_pipeline import Corpus
-from rag_pipeline.answering import (
-    contexts_of,
-    detect,
-    distinct,
-    form_answers,
-    most_contexts_of,
-    sentence_vectors,
-)
 from rag_pipeline.answering.confidence import read_result
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
+from rag_pipeline.answering.forms import contexts_of, distinct, form_answers, most_contexts_of
+from rag_pipeline.answering.intent import detect
+from rag_pipeline.answering.reading import sentence_vectors
 from rag_pipeline.config import ExtractiveAnswers, load_config
 from rag_pipeline.datamodels import (
     Citation,

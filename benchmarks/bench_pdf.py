@@ -19,10 +19,11 @@ from benchmarks.processes import kibibytes
 from benchmarks.shared import heading, options, row
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading import parser_process, scan
+from rag_pipeline.loading import parser_process
 from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline.loading.quality import TextQuality
+from rag_pipeline.loading.sources import scan
 from rag_pipeline_tests.testing.pdf_measures import measure
 from rag_pipeline_tests.testing.pdf_scans import scanned
 from rag_pipeline_tests.testing.pdf_set import MadePdf, makers, report

@@ -28,10 +28,11 @@ from benchmarks.corpora import SAMPLE
 from benchmarks.shared import heading, row, working
 from rag_pipeline import Corpus
 from rag_pipeline.answering import confidence
-from rag_pipeline.answering.confidence import DEFAULT, placed
+from rag_pipeline.answering.confidence import placed
 from rag_pipeline.answering.reading import Floats
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
+from rag_pipeline.config.calibration import DEFAULT
 from rag_pipeline.evaluation.calibration import examples, examples_without_gold
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline_tests.testing.language_set import write_language_set

@@ -14,7 +14,9 @@ from benchmarks.bench_ablation import cell
 from benchmarks.bench_citations import SETTINGS, SHARES, built, found_for, hits
 from benchmarks.shared import heading, row, working
 from rag_pipeline import Corpus
-from rag_pipeline.answering import detect, form_answers, sentence_vectors
+from rag_pipeline.answering.forms import form_answers
+from rag_pipeline.answering.intent import detect
+from rag_pipeline.answering.reading import sentence_vectors
 from rag_pipeline.datamodels import Kind, Query
 from rag_pipeline.evaluation.entities.rules import extract
 from rag_pipeline.evaluation.entities.scores import score_entities

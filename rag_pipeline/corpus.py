@@ -12,9 +12,9 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from rag_pipeline import release as manifests
-from rag_pipeline.answering import DEFAULT, Calibration
 from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.config import AnswerSettings, ChatSettings, CorpusConfig, load_config
+from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import (
     OPERATOR,
     Caller,
@@ -25,9 +25,6 @@ from rag_pipeline.datamodels import (
     SearchResult,
 )
 from rag_pipeline.errors import DocumentError, InputError, StoreError
-from rag_pipeline.indexing import read_documents
-from rag_pipeline.loading.originals import read_original
-from rag_pipeline.loading.parser_process import render_apart
 from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
@@ -232,6 +229,8 @@ class Corpus:
         opened = None if self._served is None else self._open().searcher.index.documents
         if opened is not None:
             return opened.read(document_ids)
+        from rag_pipeline.indexing import read_documents
+
         version = self.searched().pinned.documents_version
         read = read_documents(self.workspace, document_ids, version)
         return {document.document_id: document for document in read}
@@ -241,6 +240,9 @@ class Corpus:
 
         Raise InputError if the original file or object is missing or has changed.
         """
+        from rag_pipeline.loading.originals import read_original
+        from rag_pipeline.loading.parser_process import render_apart
+
         document, settings = self.document(document_id), self.config.documents
         try:
             raw = read_original(document, settings, self.config.documents_path)

@@ -33,7 +33,7 @@ def test_the_stages_are_plain_functions_for_notebooks(tmp_path):
     from rag_pipeline.config import DocumentsSource
     from rag_pipeline.contextualization import contextualize
     from rag_pipeline.contextualization.structural import StructuralContext
-    from rag_pipeline.loading import Rejected, scan
+    from rag_pipeline.loading.sources import Rejected, scan
 
     (tmp_path / "a.md").write_text("# Leave\n\n" + "Parents may take sixteen weeks. " * 10)
     (source,) = scan(DocumentsSource(path="."), tmp_path)

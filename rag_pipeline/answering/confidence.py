@@ -9,7 +9,6 @@ set has general questions, which the documents do not answer.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,21 +25,11 @@ from rag_pipeline.answering.reading import (
     rarity,
     read_passages,
 )
+from rag_pipeline.config.calibration import DEFAULT, EVIDENCE, SENTENCE, Calibration, logistic
 from rag_pipeline.datamodels import ScoredChunk, SearchResult, Weights
-from rag_pipeline.errors import StoreError
 from rag_pipeline.models.providers.minilm import TokenIds
 from rag_pipeline.search.learning import FOLDS, folds_of
 
-EVIDENCE = (
-    "late interaction",
-    "worst met",
-    "lead",
-    "same document",
-    "unheld name",
-    "best sentence",
-)
-"""The inputs of the model (see `evidence`)."""
-_SENTENCE = len(EVIDENCE) - 1
 FEWEST = 20
 """Least number of queries with an answer, and of queries without an answer, to fit a model."""
 _FEWEST_MADE = 20
@@ -89,12 +78,10 @@ Chosen on one half of the sample's documents.
 """
 _COMPARED = 5
 """Number of first passages that each passage is compared with."""
-_UNRELATED = 0.2
-"""Late interaction below which a passage is unrelated to a query, in any language."""
 _UNKNOWN = 0.75
 """Least share of tokens, weighted by rarity, that an unknown query has in no chunk of the index.
 
-For unknown queries, `_FOREIGN` replaces `_UNRELATED`. No query of the benchmarks is unknown.
+For unknown queries, `_FOREIGN` replaces `UNRELATED`. No query of the benchmarks is unknown.
 """
 _FOREIGN = 0.4
 _WORST = 3
@@ -102,52 +89,6 @@ _FIRST = 8
 """Number of first passages that hold a question's names, and that others are compared with."""
 _PENALTY = 10.0
 """Factor of the squared weights in the loss (ridge penalty). The evidence is standardised first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Holds a fitted logistic model: the weight of each input in `EVIDENCE`, and the intercept.
-
-    If the probability is below `least`, the answer is "nothing found". This is wrong for about the
-    share `error` of the queries that the passages answer (see `threshold`). `answerable` and
-    `unanswerable` are the numbers of queries that the model is made from. `auc` is measured on
-    cross-fitted probabilities. A placed model has neither `error` nor `auc`.
-    """
-
-    weights: tuple[float, ...]
-    intercept: float
-    least: float
-    error: float | None = None
-    answerable: int = 0
-    unanswerable: int = 0
-    auc: float | None = None
-
-    @property
-    def by_sentence(self) -> bool:
-        """Return whether the model reads the evidence of sentences (see `sentence_evidence`)."""
-        return any(self.weights[_SENTENCE:])
-
-    def chances(self, rows: Floats) -> Floats:
-        """Return for each row of evidence the probability, 0 to 1, that its passage answers.
-
-        The probability is 0 if the late interaction is below `_UNRELATED`.
-        """
-        if len(self.weights) > rows.shape[-1]:
-            raise StoreError(
-                f"the calibration has {len(self.weights)} inputs and this version knows "
-                f"{rows.shape[-1]}: a newer version made the release; update, or run it again here"
-            )
-        read = rows[..., : len(self.weights)]  # a kept release may have fewer inputs
-        chances = _logistic(read @ np.array(self.weights) + self.intercept)
-        found: Floats = np.where(rows[..., 0] < _UNRELATED, 0.0, chances)
-        return found
-
-
-DEFAULT = Calibration((6.6, 12.5, 23.1, 2.8, -9.0), -9.1, 0.04)
-"""The calibration of releases with too few queries, fitted by `benchmarks.bench_calibration`.
-
-The weight of unheld names and the threshold were chosen on questions about a mixed folder.
-"""
 
 
 class Evidence(NamedTuple):
@@ -252,7 +193,7 @@ def sentence_evidence(found: SearchResult, agreed: Agreed) -> Evidence | None:
     if scores.max() > 0:
         rows[:, 2] = 1 - scores[:_FIRST].mean() / scores.max()
     rows[:, 4] = [is_unheld or lacks_year(found.search_text, one) for one in found.chunks]
-    rows[:, _SENTENCE] = agreed.of_chunks(len(found.chunks))
+    rows[:, SENTENCE] = agreed.of_chunks(len(found.chunks))
     return Evidence(rows, int((rows @ _SCORE_BY_SENTENCE).argmax()))
 
 
@@ -302,7 +243,7 @@ def fit(
         tested = folds == fold
         if tested.any():
             weights, intercept = _fitted(rows[~tested], held[~tested])
-            cross[tested] = _logistic(rows[tested] @ weights + intercept)
+            cross[tested] = logistic(rows[tested] @ weights + intercept)
     weights, intercept = _fitted(rows, held)
     return Calibration(
         tuple(weights.tolist()),
@@ -327,7 +268,7 @@ def placed(made: Floats, general: Floats) -> Calibration | None:
     """
     if not len(general):
         return None
-    by_sentence = bool(general[:, _SENTENCE:].any())
+    by_sentence = bool(general[:, SENTENCE:].any())
     score = _SCORE_BY_SENTENCE if by_sentence else _SCORE
     near, far = made @ score, general @ score
     spread, least = _SPREAD, float(np.quantile(far, _HIGHEST_GENERAL))
@@ -373,14 +314,9 @@ def _fitted(rows: Floats, held: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> t
     penalty = np.diag([_PENALTY] * rows.shape[1] + [1e-6])
     found = np.zeros(inputs.shape[1])
     for _ in range(30):
-        chance = _logistic(inputs @ found)
+        chance = logistic(inputs @ found)
         gradient = inputs.T @ (chance - held) + penalty @ found
         curve = (inputs * (chance * (1 - chance))[:, None]).T @ inputs + penalty
         found -= np.linalg.solve(curve, gradient)
     weights = found[:-1] / scale
     return weights, float(found[-1] - weights @ mean)
-
-
-def _logistic(values: Floats) -> Floats:
-    found: Floats = 1 / (1 + np.exp(-np.clip(values, -500, 500)))
-    return found

@@ -11,7 +11,7 @@ import numpy as np
 from rag_pipeline.answering.agreement import ranked_sentences
 from rag_pipeline.answering.amendments import Quoted, change_of
 from rag_pipeline.answering.citing import cite
-from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result, sentence_evidence
+from rag_pipeline.answering.confidence import read_result, sentence_evidence
 from rag_pipeline.answering.facts import is_below_cause, kinds_asked, states
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import capitalized, documents_of_others
@@ -28,6 +28,7 @@ from rag_pipeline.answering.reading import (
 )
 from rag_pipeline.answering.sentences import HEADING, Sentence, is_address, is_table_head, spans_of
 from rag_pipeline.config import ExtractiveAnswers
+from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import Answer, SearchResult, Weights
 from rag_pipeline.search.standing import in_force
 

@@ -8,7 +8,6 @@ from itertools import product
 from rapidfuzz import fuzz
 
 from rag_pipeline.answering.amendments import change_of
-from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.extractive import Ranked, as_answer, choose, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, states, verdict
 from rag_pipeline.answering.intent import sides_of, uncompared
@@ -19,6 +18,7 @@ from rag_pipeline.answering.sentences import Sentence
 from rag_pipeline.answering.structured import structured_answer
 from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
+from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, Kind, ScoredChunk, SearchResult
 from rag_pipeline.search.standing import are_versions, in_force
 

@@ -7,10 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
-from rag_pipeline.answering.forms import form_answers, or_none
-from rag_pipeline.answering.intent import detect
-from rag_pipeline.answering.reading import sentence_vectors
-from rag_pipeline.answering.written import or_quotes, read_answer
 from rag_pipeline.config import AnswerMethod, CorpusFile, ExtractiveAnswers, Models
 from rag_pipeline.config.settings import ChatName, Share
 from rag_pipeline.datamodels import Answer, Reply, SearchResult
@@ -44,6 +40,10 @@ class ChatAnswers(AnswerMethod):
         self, found: Sequence[SearchResult], models: Models
     ) -> Sequence[Answer | ProviderError]:
         """Return an answer or error per query. A query without chunks is not sent to the model."""
+        # Reading a corpus file imports this module, and needs none of these.
+        from rag_pipeline.answering.forms import or_none
+        from rag_pipeline.answering.written import or_quotes, read_answer
+
         template = _PROMPT.using(self.template)
         asked = [
             template.prompt(
@@ -65,6 +65,10 @@ class ChatAnswers(AnswerMethod):
 
 
 def _quoted(found: SearchResult) -> Answer:
+    from rag_pipeline.answering.forms import form_answers
+    from rag_pipeline.answering.intent import detect
+    from rag_pipeline.answering.reading import sentence_vectors
+
     # The evaluation has only the text of chunks, and no model that reads the question. Served
     # answers ignore the rest, too.
     plain = [replace(chunk, token_signs=b"", context="", title="") for chunk in found.chunks]

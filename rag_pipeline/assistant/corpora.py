@@ -6,14 +6,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Self, TypeVar
 
-from rag_pipeline.answering import Reader, passage_chances
-from rag_pipeline.answering.confidence import DEFAULT, Calibration
+from rag_pipeline.answering.confidence import passage_chances
 from rag_pipeline.answering.forms import distinct
+from rag_pipeline.answering.reading import Reader
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
 from rag_pipeline.assistant.results import AssistedAnswer, DocumentOf, Released, origin_of, place_in
 from rag_pipeline.assistant.wording import in_language_of
 from rag_pipeline.config import AssistantSettings
+from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import (
     OPERATOR,
     Caller,

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import dspy
 
-from rag_pipeline.answering import Reader
+from rag_pipeline.answering.reading import Reader
 from rag_pipeline.assistant import prompts as stored
 from rag_pipeline.assistant.language_model import open_language_model
 from rag_pipeline.assistant.pipeline import Assistant

@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any
 
 from rag_pipeline import deadlines
-from rag_pipeline.answering import (
+from rag_pipeline.answering.forms import (
     NEUTRAL_QUERIES,
     contexts_of,
     form_answers,
     most_contexts_of,
-    or_quotes,
 )
 from rag_pipeline.answering.intent import Intent, detect
+from rag_pipeline.answering.written import or_quotes
 from rag_pipeline.assistant.corpora import (
     MAX_CHARACTERS,
     CorporaSearcher,

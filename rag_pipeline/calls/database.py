@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Column, Connection, Engine, Select, Table
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
@@ -151,7 +150,7 @@ class Database:
 
     def insert(self, table: Table) -> Any:
         """Return this database's INSERT, which accepts a conflict clause."""
-        return (postgresql if self.is_shared else sqlite).insert(table)
+        return _insert(table, self.is_shared)
 
     def upsert(self, table: Table, *changed: str) -> Any:
         """Return an INSERT that updates the columns `changed` of existing rows, if any."""
@@ -285,9 +284,19 @@ def _vacuum(engine: Engine) -> None:
         connection.exec_driver_sql("VACUUM")
 
 
+def _insert(table: Table, is_shared: bool) -> Any:
+    if is_shared:
+        from sqlalchemy.dialects.postgresql import insert as shared_insert
+
+        return shared_insert(table)
+    from sqlalchemy.dialects.sqlite import insert
+
+    return insert(table)
+
+
 @cache
 def _upsert(is_shared: bool, table: Table, changed: tuple[str, ...]) -> Any:
-    insert: Any = (postgresql if is_shared else sqlite).insert(table)
+    insert = _insert(table, is_shared)
     if not changed:
         return insert.on_conflict_do_nothing()
     values = {name: insert.excluded[name] for name in changed}

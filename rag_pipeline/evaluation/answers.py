@@ -7,21 +7,19 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
 
-from rag_pipeline.answering import (
-    DEFAULT,
+from rag_pipeline.answering.forms import (
     NEUTRAL_QUERIES,
-    Calibration,
     contexts_of,
-    detect,
     distinct,
     form_answers,
     most_contexts_of,
-    sentence_vectors,
 )
-from rag_pipeline.answering.reading import multilingual
+from rag_pipeline.answering.intent import detect
+from rag_pipeline.answering.reading import multilingual, sentence_vectors
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
+from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import Answer, Document, Query, ScoredChunk, SearchResult
 from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.evaluation.calibration import calibrated, count_tried, with_token_vectors

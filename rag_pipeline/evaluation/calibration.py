@@ -16,18 +16,8 @@ from typing import NamedTuple
 import cachetools
 import numpy as np
 
-from rag_pipeline.answering import (
-    DEFAULT,
-    Calibration,
-    contexts_of,
-    detect,
-    distinct,
-    most_contexts_of,
-    sentence_vectors,
-)
 from rag_pipeline.answering.agreement import ranked_sentences
 from rag_pipeline.answering.confidence import (
-    EVIDENCE,
     FEWEST,
     Evidence,
     fit,
@@ -35,10 +25,13 @@ from rag_pipeline.answering.confidence import (
     read_result,
     sentence_evidence,
 )
-from rag_pipeline.answering.reading import Floats
+from rag_pipeline.answering.forms import contexts_of, distinct, most_contexts_of
+from rag_pipeline.answering.intent import detect
+from rag_pipeline.answering.reading import Floats, sentence_vectors
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, ExtractiveAnswers, Lexical, PassageReranker
+from rag_pipeline.config.calibration import DEFAULT, EVIDENCE, Calibration
 from rag_pipeline.config.models import LocalEmbedder
 from rag_pipeline.datamodels import Document, Query, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import TextsFailedError, UnknownReplyError

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field, replace
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.indexing.plans import Plan
-from rag_pipeline.loading import Rejected, SourceFile, scan
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
 from rag_pipeline.loading.extras import MODULES, is_current_here, is_installed, missing_extra
 from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
-from rag_pipeline.loading.sources import folder_of, list_files
+from rag_pipeline.loading.sources import Rejected, SourceFile, folder_of, list_files, scan
 from rag_pipeline.store.states import read_once
 from rag_pipeline.workspace import Workspace
 

@@ -31,12 +31,11 @@ from rag_pipeline.indexing.documents import (
     with_missing_extra,
 )
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
-from rag_pipeline.loading import Rejected, SourceFile
 from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import missing_extra
 from rag_pipeline.loading.parallel import ParsedSource, load_all
 from rag_pipeline.loading.parser_process import parsers_here
-from rag_pipeline.loading.sources import folder_of
+from rag_pipeline.loading.sources import Rejected, SourceFile, folder_of
 from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, parse_metadata, rows_of
 from rag_pipeline.workspace import Workspace
 

@@ -3,7 +3,3 @@
 `folder` finds files. `records` finds documents in JSON files. `parsers` converts HTML, PDF, Office
 files and other formats to Markdown, and `parser_process` runs it in a separate process.
 """
-
-from rag_pipeline.loading.sources import Rejected as Rejected
-from rag_pipeline.loading.sources import SourceFile as SourceFile
-from rag_pipeline.loading.sources import scan as scan

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rag_pipeline.answering import Calibration
 from rag_pipeline.config import (
     Access,
     Answers,
@@ -21,6 +20,7 @@ from rag_pipeline.config import (
     Settings,
     fingerprint,
 )
+from rag_pipeline.config.calibration import Calibration
 from rag_pipeline.config.models import ChatVariant
 from rag_pipeline.errors import ConfigError, NotReleasedError, RagPipelineError, StoreError
 from rag_pipeline.search.pinned import Pinned

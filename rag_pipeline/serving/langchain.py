@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from rag_pipeline.answering import SentenceEmbed, extract_answers
+from rag_pipeline.answering.extractive import extract_answers
+from rag_pipeline.answering.reading import SentenceEmbed
 from rag_pipeline.assistant import sentence_vectors
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.corpus import Corpus

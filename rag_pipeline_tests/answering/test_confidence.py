@@ -6,10 +6,7 @@ from scipy.optimize import minimize
 
 from rag_pipeline.answering.agreement import ranked_sentences
 from rag_pipeline.answering.confidence import (
-    DEFAULT,
-    EVIDENCE,
     FEWEST,
-    Calibration,
     auc,
     evidence,
     fit,
@@ -21,6 +18,7 @@ from rag_pipeline.answering.confidence import (
 )
 from rag_pipeline.answering.naming import unheld_names
 from rag_pipeline.answering.reading import Passage, read_passages, sentence_vectors
+from rag_pipeline.config.calibration import DEFAULT, EVIDENCE, Calibration
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import SearchResult
 from rag_pipeline.errors import StoreError

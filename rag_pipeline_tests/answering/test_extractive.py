@@ -3,14 +3,15 @@ import math
 import numpy as np
 import pytest
 
-from rag_pipeline.answering import (
-    agreement,
+from rag_pipeline.answering import agreement
+from rag_pipeline.answering.extractive import (
+    FEATURES,
+    NOTHING_ANSWERS,
     extract_answers,
-    form_answers,
-    sentence_vectors,
+    sentence_features,
 )
-from rag_pipeline.answering.extractive import FEATURES, NOTHING_ANSWERS, sentence_features
-from rag_pipeline.answering.reading import Passage, read_passages
+from rag_pipeline.answering.forms import form_answers
+from rag_pipeline.answering.reading import Passage, read_passages, sentence_vectors
 from rag_pipeline.answering.sentences import spans_of
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.models import Tokens

@@ -1,14 +1,8 @@
 import pytest
 
-from rag_pipeline.answering import (
-    contexts_of,
-    form_answers,
-    most_contexts_of,
-    sentence_vectors,
-)
 from rag_pipeline.answering.extractive import sentence_features
-from rag_pipeline.answering.forms import _compared
-from rag_pipeline.answering.reading import read_passages
+from rag_pipeline.answering.forms import _compared, contexts_of, form_answers, most_contexts_of
+from rag_pipeline.answering.reading import read_passages, sentence_vectors
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Citation, SearchResult
 from rag_pipeline_tests.testing.answers import answered

@@ -1,4 +1,4 @@
-from rag_pipeline.answering import sentence_vectors
+from rag_pipeline.answering.reading import sentence_vectors
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import FoundDocument, ScoredChunk, SearchResult

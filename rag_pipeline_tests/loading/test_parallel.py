@@ -8,8 +8,9 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError, UnreadDocumentError
-from rag_pipeline.loading import SourceFile, parser_process
+from rag_pipeline.loading import parser_process
 from rag_pipeline.loading.parallel import load_all
+from rag_pipeline.loading.sources import SourceFile
 from rag_pipeline_tests.loading.test_parser_process import start_anew, with_pdf_parser
 from rag_pipeline_tests.testing.scanning import items, workspace_of
 

@@ -9,8 +9,9 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.config import DocumentsSource
-from rag_pipeline.loading import SourceFile, extras, scan
+from rag_pipeline.loading import extras
 from rag_pipeline.loading.seen import RACY_NS, SeenFiles
+from rag_pipeline.loading.sources import SourceFile, scan
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
 _opened: list[str] = []

@@ -9,7 +9,7 @@ import pytest
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading import Rejected, SourceFile, scan
+from rag_pipeline.loading.sources import Rejected, SourceFile, scan
 from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, xlsx_bytes
 from rag_pipeline_tests.testing.scanning import fill, ids, items, outcomes
 

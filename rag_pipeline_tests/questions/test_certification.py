@@ -11,8 +11,8 @@ from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import Lexical
 from rag_pipeline.config.settings import DocumentsSource
 from rag_pipeline.datamodels import Document, GoldSpan
-from rag_pipeline.loading import Rejected, scan
 from rag_pipeline.loading.quotes import Searchable
+from rag_pipeline.loading.sources import Rejected, scan
 from rag_pipeline.questions.certification import Certifier
 
 ROOT = Path(__file__).parents[2] / "data" / "documents"

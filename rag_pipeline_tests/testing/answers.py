@@ -1,6 +1,8 @@
 """Answers from one document, or from several, as the assistant makes them without a model."""
 
-from rag_pipeline.answering import detect, form_answers, sentence_vectors
+from rag_pipeline.answering.forms import form_answers
+from rag_pipeline.answering.intent import detect
+from rag_pipeline.answering.reading import sentence_vectors
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Document, SearchResult
 from rag_pipeline_tests.testing.chunking import scored

@@ -11,8 +11,9 @@ import pytest
 from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading import Rejected, SourceFile, parser_process, scan
+from rag_pipeline.loading import parser_process
 from rag_pipeline.loading.places import Place, place_of
+from rag_pipeline.loading.sources import Rejected, SourceFile, scan
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_file
 

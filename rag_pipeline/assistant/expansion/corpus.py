@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from rag_pipeline.answering import Reader, extract_answers
+from rag_pipeline.answering.extractive import extract_answers
+from rag_pipeline.answering.reading import Reader
 from rag_pipeline.assistant.expansion.kept import ExpandedDocuments, Kept, is_expanded
 from rag_pipeline.assistant.expansion.sources import OutsideSource, open_source
 from rag_pipeline.calls.costs import attributed, charging

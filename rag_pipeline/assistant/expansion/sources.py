@@ -34,8 +34,8 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import ConfigError, DocumentError, ProviderError
-from rag_pipeline.loading import SourceFile, scan
 from rag_pipeline.loading.parsers import parse
+from rag_pipeline.loading.sources import SourceFile, scan
 from rag_pipeline.loading.text import one_line, require_text, storable
 from rag_pipeline.search.lexical_index import LexicalIndex, build_lexical_index, open_lexical_index
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from rag_pipeline.answering import SentenceEmbed
+from rag_pipeline.answering.reading import SentenceEmbed
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.chunking.spans import SpanLike, answers
 from rag_pipeline.config import ContextJudge, Models

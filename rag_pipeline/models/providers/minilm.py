@@ -193,7 +193,7 @@ def _query(text: str) -> tuple[Vectors, Tokens]:
 @cache
 def _asking() -> frozenset[int]:
     """Return the token ids of question words and of punctuation."""
-    tokenizer = load_tokenizer()
+    tokenizer = load_tokenizer(MAX_TOKENS)
     words = (tokenizer.encode(word, add_special_tokens=False).ids for word in _ASKING)
     marks = (tokenizer.token_to_id(mark) for mark in "?.,;:!'\"()-")
     of_words = {ids[0] for ids in words if len(ids) == 1}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from rag_pipeline.answering import NEUTRAL_QUERIES
+from rag_pipeline.answering.forms import NEUTRAL_QUERIES
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import USUAL_OUTPUT
 from rag_pipeline.config import Configuration, PassageReranker

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline.answering import NEUTRAL_QUERIES
+from rag_pipeline.answering.forms import NEUTRAL_QUERIES
 from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline_tests.testing.corpora import QUERIES, copy_corpus, write_corpus
 from rag_pipeline_tests.testing.plugins import done, write_package
