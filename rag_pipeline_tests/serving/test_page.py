@@ -25,7 +25,9 @@ def test_a_question_is_answered_with_its_source_highlighted(serving, page, relea
     assert page.evaluate("document.activeElement.id") == "kind", "a screen reader reads it next"
     assert page.inner_text("#confidence").split(" confidence")[0] in ("High", "Medium", "Low")
     assert page.inner_text("mark") in DOCUMENTS["policy/travel.md"]
-    assert page.inner_text("#document").strip() == DOCUMENTS["policy/travel.md"].strip()
+    lines = [line.lstrip("# ") for line in DOCUMENTS["policy/travel.md"].splitlines()]
+    shown = page.inner_text("#document").splitlines()
+    assert [*filter(None, shown)] == [*filter(None, lines)]
     assert not page.locator(".stage").first.is_visible(), "how it was found is shown on demand"
     page.locator("summary").press("Enter")
     stages = page.locator(".stage b").all_inner_texts()
@@ -49,6 +51,37 @@ def test_without_an_answer_the_nearest_passages_are_offered(serving, page):
     assert any(shown in text for text in plain)
     page.wait_for_selector("mark")
     assert accessibility_faults(page) == []
+
+
+def test_tables_and_headings_of_a_document_are_laid_out_and_its_span_stays_marked(serving, page):
+    page.goto(serving().url)
+
+    def laid_out(name, text, quote):
+        page.evaluate(
+            """([name, text, start, end]) => {
+              at("result").hidden = false;
+              layOut(at("document"), name, text, start, end);
+            }""",
+            [name, text, text.index(quote), text.index(quote) + len(quote)],
+        )
+        assert accessibility_faults(page) == []
+        tags = "elements => elements.map((one) => one.tagName + ' ' + one.textContent.trim())"
+        marked = page.locator("#document mark").all_text_contents()
+        return page.eval_on_selector_all("#document :is(h3, h4, th, td, p)", tags), marked
+
+    word = "# <b>Cars</b>\n\nAll.\n\n| | |\n|---|---|\n| Reg | Due |\n| G \\| 1 | **May** |\n## End"
+    elements, marked = laid_out("cars.docx", word, "| G \\| 1 | **May** |")
+    assert elements == [
+        *("H3 <b>Cars</b>", "P All.", "TH Reg", "TH Due", "TD G \\| 1", "TD May", "H4 End"),
+    ]
+    assert [one.strip() for one in marked] == ["G \\| 1", "May"]
+    separated = 'Reg;Due\n"a; <i>b</i>";May\n'
+    elements, marked = laid_out("cars.csv", separated, '"a; <i>b</i>"')
+    assert elements == ["TH Reg", "TH Due", "TD a; <i>b</i>", "TD May"]
+    assert marked == ["a; <i>b</i>"]
+    elements, marked = laid_out("notes.py", "# no heading\n| no | table |", "heading\n| no")
+    assert (elements, marked) == ([], ["heading\n| no"])
+    assert page.inner_text("#document") == "# no heading\n| no | table |"
 
 
 def test_a_token_is_asked_for_and_used(serving, tab):
