@@ -131,7 +131,7 @@ def _standstill(
         except RagPipelineError as error:
             last, problems = LastLook(context, ""), [str(error)]
         if problems is None:
-            return dg.SkipReason("work is under way")
+            return dg.SkipReason("a run is at work")
         digest = hashlib.sha256("\n".join(problems).encode()).hexdigest() if problems else ""
         if digest != (last.said or ""):
             post(variable, corpus, _listed(problems))
@@ -163,15 +163,16 @@ def _problems(
 
 def _listed(problems: list[str]) -> str:
     if not problems:
-        return "nothing stands still any more"
+        return "nothing waits for a person any more"
     more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
-    return "standing still: " + "; ".join([*problems[:_MOST], *more])
+    return "waiting for a person: " + "; ".join([*problems[:_MOST], *more])
 
 
 def post(variable: str, corpus: str, text: str) -> None:
     """Post `{"text": …, "corpus": …}` to the URL in an environment variable.
 
-    Raise ConfigError if that fails. The error names the variable, as the URL is usually a secret.
+    Raise ConfigError if the post fails. The error names only the variable, because URLs of webhooks
+    are secrets.
     """
     address = os.environ.get(variable, "")
     if not address.startswith(("http://", "https://")):

@@ -172,7 +172,7 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
     keys = context.partition_keys if ASSETS[name].partitioned_by else [None]
     wanted = [Step(name, partition) for partition in keys]
     several = len(wanted) > 1
-    if context.retry_number:  # the try before has made some of them
+    if context.retry_number:  # an earlier try made some of them
         done = context.instance.get_records_for_run(run_id, of_type=_MATERIALIZED).records
         events = [record.event_log_entry.dagster_event for record in done]
         before = {event.partition for event in events if event and event.asset_key == key}
@@ -251,7 +251,7 @@ class LoggedProgress:
 
 
 def _deps(config: CorpusConfig, name: str) -> dict[str, dg.AssetDep]:
-    """Return an asset's dependencies: other assets, its inputs, and the assets of its files."""
+    """Return an asset's dependencies: other assets, its inputs, and the makers of its files."""
     inside = {up: mapping_between(config, up, name) for up in upstream_assets(config, name)}
     deps = {up: dg.AssetDep(asset_key(config, up), partition_mapping=m) for up, m in inside.items()}
     mapping = input_mapping(config, name)
@@ -335,9 +335,7 @@ def _sharded_asset(
         told = Materialized(outcome.version, {"cost_usd": 0.0, **placed, **outcome.metadata})
         with unstable():
             yield _loaded_nothing(workspace, context, step, told) or dg.Output(
-                None,
-                metadata=metadata_of(told.metadata),
-                data_version=dg.DataVersion(told.version),
+                None, metadata=metadata_of(told.metadata), data_version=dg.DataVersion(told.version)
             )
 
     def graph(**inputs: Any) -> Any:

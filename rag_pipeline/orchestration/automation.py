@@ -201,13 +201,13 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
             return [run_request(config, None, all_inputs(found))]
         asked = {step: inputs for step, inputs in found.requests.items() if step in loaded}
         if new := [step for step in found.requests if step not in loaded]:
-            context.log.warning(f"reload the code location to know: {_some(new)}")
+            context.log.warning(f"unknown until the code location is reloaded: {_some(new)}")
             if not asked:
                 return f"new partitions of the corpus file need a reload: {_some(new)}"
         if asked:
             return [run_request(config, *request) for request in asked.items()]
         if found.waiting:
-            return f"at work: {_some([*found.waiting])}"
+            return f"in progress: {_some([*found.waiting])}"
         if found.held:
             return f"{summary(stale_steps(workspace))}, and {found.held}"
         if found.stuck:

@@ -69,7 +69,8 @@ def _check(
         for step, result in results.items():
             yield evaluation(key, step, check, result)
 
-    with unstable():  # without its own partitions, one partition's pass would hide another's fail
+    # Without its own partitions, the success of one partition would hide the failure of another.
+    with unstable():
         return dg.asset_check(
             asset=key,
             name=check.name,

@@ -76,7 +76,7 @@ class ScaffoldSettings(BaseModel):
 
 
 class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
-    """Writes the commented corpus file of `rag init`."""
+    """A scaffolder that writes the commented corpus file of `rag init`."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[ScaffoldSettings]:
@@ -90,7 +90,7 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
         """
         file = Path(request.target_path) / "defs.yaml"
         if request.scaffold_format != "yaml" or request.append:
-            raise ConfigError(f"{file}: a corpus is a YAML file of its own; leave --format out")
+            raise ConfigError(f"{file}: a corpus needs its own YAML file; omit --format")
         name = re.sub(r"[^A-Za-z0-9_-]", "_", file.parent.name)[:64]
         given = request.params
         schema = file.with_suffix(".schema.json")
@@ -101,7 +101,7 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
 
 @dg.scaffold_with(CorpusFileScaffolder)
 class RagPipeline(dg.Component):
-    """Turn documents into a searchable, evaluated and released index, from one YAML file.
+    """A searchable, evaluated and released index of documents, described by one YAML file.
 
     A subclass may have its own `workspace_type`, which overrides `Workspace.store`, `embedder`,
     `ask` or `cache`. All assets, checks and sensors use that type. The subclass's `executor`

@@ -64,7 +64,7 @@ def celery_settings() -> dict[str, Any]:
     broker = os.environ.get("RAG_CELERY_BROKER")
     if not broker:
         raise ConfigError(
-            "RAG_CELERY_BROKER is not set; the executor celery needs it, like "
+            "RAG_CELERY_BROKER is not set; the executor celery needs an address, such as "
             "redis://localhost:6379/0"
         )
     visibility = _number("RAG_CELERY_VISIBILITY_SECONDS", _VISIBILITY_SECONDS)

@@ -1,7 +1,7 @@
 """Delete old runs from Dagster's history.
 
 Deleting a run deletes its events. The run of a partition's latest materialization stays, because
-without it the asset would look as if it was never made.
+without this event Dagster would show the partition as missing.
 """
 
 import time

@@ -48,9 +48,7 @@ from dagster._utils.schedules import cron_string_iterator as cron_string_iterato
 # The templates of `translation`, as Dagster's own components read them.
 from dagster.components.resolved.core_models import AssetAttributesModel as AssetAttributesModel
 from dagster.components.resolved.errors import ResolutionException as ResolutionException
-from dagster.components.utils.translation import (
-    TranslatorResolvingInfo as TranslatorResolvingInfo,
-)
+from dagster.components.utils.translation import TranslatorResolvingInfo as TranslatorResolvingInfo
 
 # The category of the warning about checks of freshness. Dagster's freshness policies cannot replace
 # them: a policy reads materializations alone, which would start the assets behind a current one.

@@ -323,13 +323,7 @@ def run_steps(
         listen(event)
 
     with _instance() as instance:
-        work = Work(
-            plan,
-            Observer(workspace),
-            keep_going=False,
-            listen=heard,
-            progress=progress,
-        )
+        work = Work(plan, Observer(workspace), keep_going=False, listen=heard, progress=progress)
         job = build_update_job(workspace, retries=None, begin=lambda: work)
         try:
             _execute(job, instance, workspace.config)

@@ -21,10 +21,7 @@ _LOCAL_LAUNCH_TAG = ".dagster/grpc_info"
 _CLOCK_SECONDS = 10.0
 _LAUNCH_SECONDS = 600.0
 """Seconds after which a run that leaves the queue and gets no process counts as lost."""
-_OUTSIDE = (
-    *("ChildProcessCrashException", "DagsterExecutionInterruptedError"),
-    *("StoreError", "OSError"),
-)
+_OUTSIDE = "ChildProcessCrashException DagsterExecutionInterruptedError StoreError OSError".split()
 
 MAY_BE_LOST = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -78,7 +75,7 @@ def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Return whether a run failed for a reason other than its inputs, so a new run may succeed.
 
     Either its process or a worker died, the project could not be loaded, or its store failed. A
-    person's cancel is no interruption.
+    person's cancel is not an interruption.
     """
     if run.status != dg.DagsterRunStatus.FAILURE:
         return False

@@ -52,12 +52,8 @@ LOADED = time.time()
 """Unix time when this process loaded the definitions. Older code may cause interruptions."""
 _LOOKED_AT = 20
 _PAGE = 500
-_NOTHING = "its last run did not make it from these inputs; its log says why"
-FINISHED = [
-    dg.DagsterRunStatus.SUCCESS,
-    dg.DagsterRunStatus.FAILURE,
-    dg.DagsterRunStatus.CANCELED,
-]
+_NOTHING = "its last run with these inputs did not make it; the run's log has the reason"
+FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _UNFINISHED = [dg.DagsterRunStatus.QUEUED, *MAY_BE_LOST]
 
 
@@ -124,7 +120,7 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
             except Exception as error:  # noqa: BLE001 (a plugin's own)
                 found.stuck[step] = str(explained(error, str(step)))
                 continue
-            # A run would only repeat the check of content that the check refused.
+            # A run would only repeat a check that refused the same content.
             why_not = None if stale else refused(workspace, step) or None
             if why_not is None and inputs in left:
                 why_not = _NOTHING

@@ -106,7 +106,7 @@ def test_a_mistake_is_posted_once_whether_or_not_the_project_is_loaded_again(
     context = dg.build_sensor_context(instance=instance)
     loaded.evaluate_tick(context)
     (told,) = [m["text"] for m in webhook.received]
-    assert told.startswith(f"tiny: standing still: {file}: serv: unknown setting")
+    assert told.startswith(f"tiny: waiting for a person: {file}: serv: unknown setting")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(rag_pipeline.definitions, "__file__", str(tmp_path / "x" / "y.py"))
@@ -127,7 +127,7 @@ def test_a_standstill_after_interruptions_is_posted(tmp_path, instance, webhook)
     sensor = definitions_of(file).resolve_sensor_def("tiny__standstill_alerts")
     sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
     (told,) = [m["text"] for m in webhook.received]
-    assert told.startswith("tiny: standing still: its last 2 runs were interrupted; the next ")
+    assert told.startswith("tiny: waiting for a person: its last 2 runs were interrupted; the ")
 
 
 def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook, monkeypatch):
@@ -148,7 +148,7 @@ def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook
 
     cursor = tick(None)
     assert [m["text"] for m in webhook.received] == [
-        "tiny: standing still: 1 document in quarantine"
+        "tiny: waiting for a person: 1 document in quarantine"
     ]
     with monkeypatch.context() as patch:
         patch.delattr(alerts, "survey")  # nobody looks at the store while nothing changes
@@ -157,11 +157,11 @@ def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook
     (tmp_path / "documents" / "broken.pdf").unlink()
     build(file)
     cursor = tick(cursor)
-    assert webhook.received[-1]["text"] == "tiny: nothing stands still any more"
+    assert webhook.received[-1]["text"] == "tiny: nothing waits for a person any more"
     shutil.rmtree(tmp_path / "documents")
     tick(cursor)
     missing = f"documents.path: no such file or folder: {tmp_path}/documents"
-    assert webhook.received[-1]["text"] == f"tiny: standing still: {missing}"
+    assert webhook.received[-1]["text"] == f"tiny: waiting for a person: {missing}"
 
 
 def test_a_webhook_that_refuses_is_named_by_its_variable_alone(webhook, monkeypatch):

@@ -148,7 +148,7 @@ def test_what_fails_holds_back_what_reads_it_and_is_not_asked_for_again(
     assert requests == []
     assert reason.startswith(
         "nothing to do before something changes; stuck: chunks markdown, and 7 steps that read "
-        "it: its last run did not make it from these inputs; its log says why"
+        "it: its last run with these inputs did not make it; the run's log has the reason"
     )
 
     monkeypatch.undo()

@@ -118,7 +118,7 @@ def test_a_load_that_failed_by_itself_waits_for_a_change(loaded, instance, monke
     assert not execute(loaded, instance, request)
     found, reason = asked(loaded, instance)
     assert found == []
-    last = "its last run did not make it from these inputs; its log says why"
+    last = "its last run with these inputs did not make it; the run's log has the reason"
     assert reason == f"the changed files are not loaded: {last}"
     os.utime(loaded.parent / "documents/policy/travel.md", (2, 2))
     assert len(asked(loaded, instance)[0]) == 1

@@ -150,7 +150,7 @@ def test_what_runs_and_what_follows_it_is_not_asked_for(tmp_path, built, instanc
     requests, reason = ask(built, instance)
     assert requests == []
     assert reason is not None
-    assert reason.startswith("at work: chunks semantic, contextualized_chunks semantic.none")
+    assert reason.startswith("in progress: chunks semantic, contextualized_chunks semantic.none")
     instance.delete_run(run.run_id)
 
     # The same from an asset's page in the UI, whose runs belong to no job of ours.
@@ -190,7 +190,8 @@ def test_a_failed_partition_holds_back_itself_alone_until_something_changes(
     _, reason = ask(built, instance)
     assert reason == (
         "nothing to do before something changes; stuck: vector_index semantic.none.minilm, and 5 "
-        "steps that read it: its last run did not make it from these inputs; its log says why"
+        "steps that read it: its last run with these inputs did not make it; the run's log has "
+        "the reason"
     )
 
     monkeypatch.undo()
