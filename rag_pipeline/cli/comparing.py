@@ -107,7 +107,7 @@ def show_explanation(
 def resolve(workspace: Workspace, name: str) -> Reference:
     """Return the current scores of a configuration, or the stored scores of a release.
 
-    Raises ConfigError if the name is unknown. Raises StoreError if there are no scores.
+    Raise ConfigError if the name is unknown. Raise StoreError if there are no scores.
     """
     config = workspace.config
     if name in config.all_configurations:
@@ -169,7 +169,7 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
     unit = f" Intervals and verdicts rest on {groups} documents or groups." if groups else ""
     console.print(
         f"In percent; AP@k: Answer Presence@k. Verdicts are adjusted (Holm) for these {len(found)} "
-        f"metrics, on the leaderboard for all configurations in one metric, so they may differ. "
+        f"metrics. Verdicts of the leaderboard are adjusted for all configurations in one metric. "
         f"n{'' if counted else f' = {measured[0]}'}: queries that both measured.{unit}",
         style="dim",
     )

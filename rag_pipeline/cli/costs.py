@@ -51,8 +51,8 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
     console.print(table)
     if not total.is_known:
         console.print(
-            f"[yellow]{total.unpriced:,} calls have no known price; name a file with the price "
-            f"under `prices`, and later calls have one[/yellow]"
+            f"[yellow]{total.unpriced:,} calls have no known price; to price later calls, name a "
+            f"file with the price under `prices`[/yellow]"
         )
     if by == "configuration" and len(groups) > 1:
         console.print(

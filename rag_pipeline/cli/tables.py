@@ -45,7 +45,7 @@ def show_leaderboard(board: Board) -> None:
         say(f"{board.corpus}: nothing is measured without questions; to make some: rag questions")
         return
     if rows and all(row.summary(by).n <= 1 for row in rows):
-        say(f"{board.corpus}: one question can't tell configurations apart; more: rag questions")
+        say(f"{board.corpus}: one question can't rank configurations; to make more: rag questions")
         return
     against = board.references if console.width >= _WIDE_ENOUGH else {}
     short = {name: board.labels().get(name, name) for name in board.names()}

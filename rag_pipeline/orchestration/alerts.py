@@ -85,7 +85,7 @@ def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
                     break  # a failed tick would lose the cursor of the posted runs
                 told += 1
             context.update_cursor(str(record.storage_id))
-        return dg.SkipReason(f"{told} failed runs posted")
+        return dg.SkipReason(f"{counted(told, 'failed run')} posted")
 
     return failure_alerts
 
@@ -135,7 +135,7 @@ def _standstill(
         digest = hashlib.sha256("\n".join(problems).encode()).hexdigest() if problems else ""
         if digest != (last.said or ""):
             post(variable, corpus, _listed(problems))
-            said = f"{len(problems)} problems posted"
+            said = f"{counted(len(problems), 'problem')} posted"
         last.keep(digest)
         return dg.SkipReason(said)
 

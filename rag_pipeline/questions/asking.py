@@ -76,7 +76,7 @@ def _is_whole(sentence: str, asked: Asked) -> bool:
 def asked_of(
     sentence: str, language: str, about: str = "", persons: Collection[str] = ()
 ) -> Asked | None:
-    """Return the question that a sentence answers, or None if no form fits or makes it clear.
+    """Return the question that a sentence answers, or None if no form makes a clear question.
 
     The sentence begins in lower case, unless its first word is a name. `about` is the title of its
     document and the heading of its section. `persons` are the names of persons in the document.

@@ -1,6 +1,6 @@
 """Ask for the cells of tables: a row's name and a column's heading give the question.
 
-Tables are Markdown tables, as sheets and Office files become, and CSV files.
+Tables are CSV files, and the Markdown tables that parsers make from sheets and Office files.
 """
 
 import csv

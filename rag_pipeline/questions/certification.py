@@ -91,7 +91,7 @@ class _Sentence:
 
 
 class Certifier(AbstractContextManager["Certifier"]):
-    """Tries questions on an index of the documents, which is in a temporary folder.
+    """An index of the documents, in a temporary folder, that questions are tried on.
 
     `refused` counts the refused questions by reason. `is_alone` tells whether there is only one
     document.

@@ -308,7 +308,7 @@ def _quantities(found: tuple[str, int, int, str], about: str) -> Iterator[Stated
 
 def _kind(quantity: Quantity) -> FactKind | None:
     if "percent" in quantity.value and Decimal(quantity.value[1]) in (50, 25, 75):
-        return None  # the whole is often missing
+        return None  # the question would often lack the whole
     if quantity.kind != "TIME":
         return _KIND_OF.get(quantity.kind)
     unit = str(quantity.value[0])

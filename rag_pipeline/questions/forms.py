@@ -105,10 +105,7 @@ def is_subject(words: str) -> bool:
 
 
 def is_clause(words: str) -> bool:
-    """Return whether a text can end a question.
-
-    It must be short, and hold no lists, asides or references.
-    """
+    """Return whether a text can end a question: short, without lists, asides or references."""
     return (
         len(words.split()) <= MOST_WORDS[1]
         and not _UNCLEAN.search(words)
@@ -131,7 +128,7 @@ def is_vague(subject: str, about: str) -> bool:
     """Return whether a subject ends in "the" and a common noun that `about` lacks.
 
     `about` is the document's title and the section's heading. If they lack the noun, a reader
-    cannot know what the subject means: "the sequence", "die Frist", "the nature of the algorithm".
+    cannot identify the subject: "the sequence", "die Frist", "the nature of the algorithm".
     A German subject is vague only if it is an article and a noun of at most 9 letters.
     """
     noun = _ONE_NOUN.fullmatch(subject)
@@ -203,7 +200,7 @@ def _barred(found: re.Match[str]) -> Asked | None:
     if not is_subject(found["s"]) or not is_clause(rest) or len(rest.split()) < 3:
         return None
     if " never " in found[0] and verb in _BE.split("|"):
-        return None  # "Are hand-held phones used while driving?"
+        return None  # A habit is no rule: "Are hand-held phones used while driving?"
     if verb == "does" and re.search(r" and \w+s\b", rest):
         return None
     if re.search(

@@ -43,7 +43,7 @@ _MOST_TRIED = 6
 _LISTED: tuple[FactKind, ...] = ("option", "abbreviation", "section")
 """Kinds of facts that some documents list by the hundred, and whose questions are alike."""
 _FEW = 20
-"""`_LISTED` kinds fill up to this many questions. Of more questions, they are at most a third."""
+"""`_LISTED` kinds fill up to this many questions, or at most a third of more questions."""
 _ASKED_ALIKE = 3
 """Maximum number of documents about which the same question is asked."""
 QuestionRow = dict[str, Any]
@@ -139,7 +139,7 @@ def documents_in_force(documents: Sequence[Document]) -> list[Document]:
 
 
 def distinct_documents(documents: Sequence[Document]) -> list[Document]:
-    """Return the documents without near copies. Of copies, keep the shortest id.
+    """Return the documents without near copies. The copy with the shortest id stays.
 
     Copies share 90 % of their runs of three words, and one copy has all figures of the other.
     The share is estimated by the least hashes (Broder, On the resemblance and containment of

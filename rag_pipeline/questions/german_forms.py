@@ -65,7 +65,7 @@ _AHEAD: dict[str, tuple[tuple[str, str], ...]] = {
         (r"(?<!für )(?<!zu )(?<!von )(?<!um )(?<!auf )(?<!über )(?<!mit )(?<!ab )", "wie viel"),
     ),
 }  # fmt: skip
-"""The words before a value by kind, and the question words that stand for them and the value."""
+"""The words before a value by kind, and the question words that replace them and the value."""
 _SUMS = re.compile(r"(?:zahl|bezahl|kost|erhäl|erhal|bekomm|spend|schuld|erstatt|überweis)\w+")
 _HIGH = re.compile(
     rf"(?P<s>[^,:;()]{{3,80}}?) (?:(?P<v>beträgt|betragen|betrug|betrugen) |(?P<l>liegt|lag|liegen|"
@@ -86,7 +86,7 @@ _VERB_SECOND = re.compile(
 
 
 def german_value(sentence: str, value: Span, kind: str, about: str) -> Iterator[str]:
-    """Yield the question for a value of a German main clause. The verb stays the second part."""
+    """Yield the question for a value of a German main clause. The verb stays in second place."""
     before, after = sentence[: value[0]], sentence[value[1] :].rstrip(" .")
     if re.search(r"[:;()„“»«]", f"{before}{after}"):
         return
@@ -119,10 +119,7 @@ def german_value(sentence: str, value: Span, kind: str, about: str) -> Iterator[
 
 
 def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | None]:
-    """Return a function that fills the template with the groups of a match.
-
-    It returns None if the match does not make a clear question.
-    """
+    """Return a function from a match to the filled template, or to None if that is unclear."""
 
     def make(found: re.Match[str]) -> Asked | None:
         parts = {k: v or "" for k, v in found.groupdict().items()}

@@ -57,8 +57,8 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
     """Return the names of each document by document id. A list of names may be empty.
 
     A name consists of up to two proper names that few other documents have, and of the kind of
-    document, which its title or file name tells. A name that fits two documents is left out. A
-    document without such a name, or not in English, is named by its unique title or its file name.
+    document. The title or the file name tells the kind. A name that fits two documents is left out.
+    A document without such a name, or not in English, is named by its unique title or file name.
     """
     small = {word for d in documents for word in re.findall(r"\b[a-z]{4,}\b", d.text)}
     proper = {d.document_id: list(dict.fromkeys(_proper(d, small))) for d in documents}
@@ -114,7 +114,7 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
     known = dictionary("en")
     for word in _WORD.findall(f"{document.title} {readable_name(document.document_id)}"):
         if word.lower() not in known and word.lower() not in small:
-            # A long word in capitals alone is rather a misspelt heading than a name.
+            # A long word that is only in capitals is usually a misspelt heading, not a name.
             shown = (word.capitalize(), word) if len(word) <= 7 else (word.capitalize(),)
             shown = shown if word.isupper() else (word.capitalize(), word)
             written = (n for n in shown if not n.islower())
@@ -128,7 +128,7 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
         if any(word.lower() in _KINDS for word in words):
             continue
         rare = next((w for w in words if not known.issuperset(w.lower().split("-"))), None)
-        # Of "South African Bankers Association" no part is a name.
+        # No part of "South African Bankers Association" is a name.
         if rare or (len(words) == 2 and company["form"] in _LEGAL_FORMS):
             yield rare or " ".join(words)
 

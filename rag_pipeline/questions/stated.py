@@ -66,7 +66,7 @@ class StatedFact:
 
     @property
     def answer(self) -> str:
-        """Return the part `value`. A quantity has its bound and what it is per."""
+        """Return the part `value`, with the bound and the rate of a quantity."""
         start, end = self.value
         if self.quantity:
             bound, rate = _BOUND.search(self.sentence[:start]), _RATE.match(self.sentence, end)

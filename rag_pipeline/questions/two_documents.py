@@ -1,4 +1,4 @@
-"""Make questions about facts of two documents, such as "…, according to A and to B?"."""
+"""Make questions about facts of two documents: "…, according to A and according to B?"."""
 
 import re
 from collections import defaultdict

@@ -62,7 +62,7 @@ def unanswerable_questions(
 
 
 class _Inventor:
-    """Invents names that are similar to the documents' names but occur in no document."""
+    """A maker of names that are similar to the documents' names but occur in no document."""
 
     def __init__(self, documents: Collection[Document], random: Random) -> None:
         words: Counter[str] = Counter()

@@ -187,7 +187,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         is_unknown = re.fullmatch(
             r"fee|penalty|charge|fine|discount|rate|bonus|delay", summed["noun"]
         )
-        # A reader cannot know which one, or whether the sum is given back.
+        # A reader cannot know which fee is meant, or whether it is given back.
         if (is_unknown and not use) or _GIVEN_BACK.search(clause):
             return None
         how = {"duration": "how long", "amount": "how much"}.get(fact.kind, "how high")
@@ -265,7 +265,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         return None
     if noun and not prep and " " in verb:
         return None
-    # "The officer begins within 24 hours" leaves what begins to the heading.
+    # "The officer begins within 24 hours" is unclear without its heading.
     if prep == "within" and verb.strip() in ("begin", "start", "proceed") and not rest:
         return None
     if (
@@ -288,7 +288,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
             return None
         word, rest = f"{word} {rest}", ""  # "What percentage of the price must …?"
     if fact.kind == "percentage" and word == "what percentage":
-        return None  # without the whole
+        return None  # The question would lack the whole.
     # "shall" in a duty is "must". A clause about a term or a right states the future.
     if auxiliary == "shall":
         auxiliary = "must" if DUTY.match(verb) else "will"

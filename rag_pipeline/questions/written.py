@@ -129,7 +129,7 @@ def _prompts(
 
 
 class _Checked:
-    """Turns a model's questions into rows, and counts the refused ones."""
+    """A filter that turns a model's questions into rows, and counts the refused questions."""
 
     def __init__(self, certifier: Certifier, documents: Sequence[Document]) -> None:
         self._certifier = certifier

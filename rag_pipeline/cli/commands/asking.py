@@ -141,7 +141,7 @@ def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> 
     return made
 
 
-@app.command(short_help="Prove that the sources of a kept answer stand in the documents.")
+@app.command(short_help="Prove that the documents contain the sources of a kept answer.")
 def verify(
     answer: Annotated[Path, argument("ANSWER", "A file with the JSON of an answer.")],
     corpus: CorpusArgument = None,
@@ -248,7 +248,7 @@ def serve(
         str, option("LABELS", "Labels of callers that FILE does not list, * for all.", "--as")
     ] = "",
     log_questions: Annotated[
-        Path | None, option("FILE", "Append each question to this file, for `rag questions`.")
+        Path | None, option("FILE", "Append questions to this file, for `rag questions import`.")
     ] = None,
     feedback: Annotated[
         Path | None, option("FILE", "Keep judgements of answers in this file, at /v1/feedback.")

@@ -209,7 +209,7 @@ def import_(
     destination: Annotated[Path, argument("DEST", "A new folder.")],
     quiet: QuietFlag = False,
 ) -> None:
-    """Turn a public data set into `documents/`, `queries.jsonl` and any chunks in `chunks.jsonl`.
+    """Write a public data set as `documents/`, `queries.jsonl` and, for chunks, `chunks.jsonl`.
 
     \b
     Example:

@@ -49,7 +49,7 @@ def leaderboard(
         show_leaderboard(board)
 
 
-@app.command(short_help="Show what calls to models cost.")
+@app.command(short_help="Show the costs of calls to models.")
 def costs(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,

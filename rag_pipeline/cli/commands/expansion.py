@@ -23,7 +23,7 @@ app = typer.Typer(
 def show(
     corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
 ) -> None:
-    """Show the documents that were found outside the corpus and where they are from, newest first.
+    """Show the documents that were found outside the corpus, and their origins, newest first.
 
     \b
     Example:

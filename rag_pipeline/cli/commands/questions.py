@@ -105,7 +105,7 @@ def review(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
     review_questions(find_corpus_file(corpus, named))
 
 
-@app.command("import", short_help="Sample the questions that a server was asked.")
+@app.command("import", short_help="Sample the questions in a server's log.")
 def import_(
     log: Annotated[
         Path, argument("LOG", "The file of `rag serve --log-questions` or `--feedback`, or a text.")
@@ -134,7 +134,7 @@ def import_(
     import_log(find_corpus_file(corpus, named), log, number, as_json)
 
 
-@app.command(short_help="Say what answers imported questions.")
+@app.command(short_help="Name the passages that answer imported questions.")
 def label(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
     """Go through imported questions, and name the passages that answer each question.
 

@@ -157,12 +157,12 @@ def _write_corpus_file(target: Path, attributes: dict[str, Any]) -> "CorpusConfi
     return load_config(target)
 
 
-@app.command(short_help="Free what the store no longer needs.")
+@app.command(short_help="Delete data that the store no longer needs.")
 def gc(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     dry_run: Annotated[
-        bool, flag("--dry-run", "List what would be deleted; delete nothing.")
+        bool, flag("--dry-run", "List the data to delete, and delete nothing.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
