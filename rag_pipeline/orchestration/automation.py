@@ -8,7 +8,6 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
-from rag_pipeline.orchestration.internals import unstable
 from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, job_name
 from rag_pipeline.orchestration.observing import (
     LastLook,
@@ -38,8 +37,6 @@ from rag_pipeline.workspace import Workspace
 
 SENSOR_SECONDS = 30
 """Minimum seconds between two ticks of a sensor."""
-FRESHNESS_SECONDS = 600
-"""Minimum seconds between two searches for freshness checks that are due."""
 
 _NAMED = 5
 
@@ -251,20 +248,3 @@ def _report_current_release(workspace: Workspace, instance: dg.DagsterInstance) 
     seen = last_event(instance, asset_key(config, "release"))
     if loaded and (seen is None or seen.storage_id < loaded.storage_id):
         instance.report_runless_asset_event(found_current(workspace, Step("release")))
-
-
-def build_freshness_sensors(
-    config: CorpusConfig, checks: Sequence[dg.AssetChecksDefinition]
-) -> list[dg.SensorDefinition]:
-    """Return the sensor that evaluates freshness checks when they are due, or [] without checks."""
-    if not checks:
-        return []
-    with unstable():
-        made = dg.build_sensor_for_freshness_checks(
-            freshness_checks=checks,
-            name=identifier(config, "freshness"),
-            minimum_interval_seconds=FRESHNESS_SECONDS,
-            default_status=dg.DefaultSensorStatus.RUNNING,
-            tags={"corpus": config.corpus},
-        )
-    return [made]

@@ -1,5 +1,6 @@
 """Build Dagster's asset checks from the checks of each asset, and checks of the assets' age."""
 
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import islice, pairwise
@@ -11,13 +12,21 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
 from rag_pipeline.orchestration.events import evaluation
 from rag_pipeline.orchestration.internals import cron_string_iterator, unstable
-from rag_pipeline.orchestration.names import asset_key, asset_names, partitions_of
+from rag_pipeline.orchestration.names import (
+    asset_key,
+    asset_names,
+    identifier,
+    partitions_of,
+)
+from rag_pipeline.orchestration.requests import last_event
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.driver import check_step
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
+FRESHNESS_SECONDS = 600
+"""Minimum seconds between two searches for freshness checks that are due."""
 _TICKS = 60
 _INTERVALS = 2.0
 """Number of schedule intervals after which an asset that no run looked at is too old."""
@@ -30,12 +39,58 @@ def build_freshness_checks(config: CorpusConfig) -> list[dg.AssetChecksDefinitio
     """
     if config.schedule is None:
         return []
-    ticks = islice(cron_string_iterator(0.0, config.schedule, "UTC"), _TICKS)
-    longest: timedelta = max(after - before for before, after in pairwise(ticks))
     watched = [asset_key(config, name) for name, row in ASSETS.items() if row.watched]
+    oldest = _oldest(config.schedule)
     with unstable():
-        oldest = longest * _INTERVALS
         return [*dg.build_last_update_freshness_checks(assets=watched, lower_bound_delta=oldest)]
+
+
+def _oldest(schedule: str) -> timedelta:
+    """Return the maximum age of an asset that a schedule updates."""
+    ticks = islice(cron_string_iterator(0.0, schedule, "UTC"), _TICKS)
+    longest: timedelta = max(after - before for before, after in pairwise(ticks))
+    return longest * _INTERVALS
+
+
+def build_freshness_sensors(
+    config: CorpusConfig, checks: Sequence[dg.AssetChecksDefinition]
+) -> list[dg.SensorDefinition]:
+    """Return the sensor that evaluates freshness checks when they are due, or [] without checks.
+
+    Dagster's own sensor evaluates a failed check again only after a materialization, so it would
+    miss a run that found everything current. It also evaluates checks before anything is made.
+    """
+    if config.schedule is None:
+        return []
+    oldest = _oldest(config.schedule).total_seconds()
+
+    @dg.sensor(
+        name=identifier(config, "freshness"),
+        asset_selection=dg.AssetSelection.checks(*checks),
+        minimum_interval_seconds=FRESHNESS_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Evaluate the checks of freshness whose result would change.",
+    )
+    def freshness(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        keys = [key for check in checks for key in check.check_keys]
+        due = [key for key in keys if _is_due(context.instance, key, oldest)]
+        if not due:
+            return dg.SkipReason("no check of freshness is due")
+        return dg.RunRequest(asset_check_keys=due, tags={"corpus": config.corpus})
+
+    return [freshness]
+
+
+def _is_due(instance: dg.DagsterInstance, key: dg.AssetCheckKey, oldest: float) -> bool:
+    """Return whether the last result of a check does not tell whether its asset is fresh now."""
+    updated = last_event(instance, key.asset_key)
+    found = instance.event_log_storage.get_asset_check_summary_records([key])[key]
+    last, ended = found.last_check_execution_record, found.last_completed_check_execution_record
+    run = instance.get_run_by_id(last.run_id) if last else None
+    if updated is None or (run and not run.is_finished):
+        return False
+    evaluation = ended.event.asset_check_evaluation if ended and ended.event else None
+    return evaluation is None or evaluation.passed != (time.time() - updated.timestamp < oldest)
 
 
 def build_checks(

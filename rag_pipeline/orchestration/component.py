@@ -15,13 +15,12 @@ from rag_pipeline.config import CorpusConfig, parse_config
 from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError, blaming
 from rag_pipeline.orchestration.alerts import build_alert_of_mistake, build_alerts
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
-from rag_pipeline.orchestration.automation import (
+from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
+from rag_pipeline.orchestration.checks import (
+    build_checks,
+    build_freshness_checks,
     build_freshness_sensors,
-    build_jobs,
-    build_schedules,
-    build_sensors,
 )
-from rag_pipeline.orchestration.checks import build_checks, build_freshness_checks
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.prompts import build_prompt_assets

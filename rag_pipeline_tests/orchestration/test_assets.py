@@ -6,9 +6,12 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, StoreError
 from rag_pipeline.indexing import loads, tables
+from rag_pipeline.orchestration import checks
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.one_run import run
+from rag_pipeline.orchestration.staleness import found_current
+from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
@@ -236,3 +239,33 @@ def test_documents_and_release_have_to_be_as_fresh_as_the_schedule(tmp_path):
     assert set(aging) == {"documents", "leaderboard", "release"}
     hours = {params["lower_bound_delta_seconds"] / 3600 for params in aging.values()}
     assert hours == {48}
+
+
+def test_freshness_is_checked_where_its_result_would_change(tmp_path, instance, monkeypatch):
+    config = load_config(write_corpus(tmp_path, schedule="0 3 * * *"))
+    documents = asset_key(config, "documents")
+
+    def look(intervals):
+        """Run the checks that are requested if the maximum age is so many intervals."""
+        monkeypatch.setattr(checks, "_INTERVALS", intervals)
+        definitions = build_definitions(config)
+        repository = definitions.get_repository_def()
+        context = dg.build_sensor_context(instance=instance, repository_def=repository)
+        tick = repository.get_sensor_def("tiny__freshness").evaluate_tick(context)
+        if not tick.run_requests:
+            return tick.skip_message
+        (request,) = tick.run_requests
+        job = definitions.resolve_implicit_global_asset_job_def()
+        chosen = job.get_subset(
+            asset_selection=set(), asset_check_selection={*request.asset_check_keys}
+        )
+        ran = chosen.execute_in_process(instance=instance)
+        return {e.asset_key: e.passed for e in ran.get_asset_check_evaluations()}
+
+    nothing = "no check of freshness is due"
+    assert look(2.0) == nothing, "nothing is made yet"
+    instance.report_runless_asset_event(dg.AssetMaterialization(documents))
+    assert [look(2.0), look(2.0)] == [{documents: True}, nothing]
+    assert [look(0.0), look(0.0)] == [{documents: False}, nothing]
+    instance.report_runless_asset_event(found_current(Workspace(config), Step("documents")))
+    assert [look(2.0), look(2.0)] == [{documents: True}, nothing]
