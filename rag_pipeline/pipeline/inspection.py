@@ -133,9 +133,9 @@ def _refused(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
             continue
         with suppress(StoreError):  # `_results` and `_lexical` report unreadable files
             if said := refused(workspace, step):
-                yield Finding(
-                    step.store_name, said, _BUILT_AGAIN, partial(_remove, workspace, step)
-                )
+                reason = said.rpartition("; ")[0]  # without its remedy
+                mend = partial(_remove, workspace, step)
+                yield Finding(step.store_name, reason, _BUILT_AGAIN, mend)
 
 
 def _remove(workspace: Workspace, step: Step) -> None:
@@ -183,7 +183,7 @@ def _read_for(config: CorpusConfig, step: Step) -> set[str]:
 
 def _results(workspace: Workspace, full: bool) -> Iterator[Finding]:
     store = workspace.store
-    folders = ("checks", "passed_checks", "hashes", "released_scores", "costs")
+    folders = ("checks", "outcomes", "passed_checks", "hashes", "released_scores", "costs")
     paths = [f"{folder}/{name}" for folder in folders for name in store.list(folder)]
     paths.append("documents.listing.json")
     for folder in store.list("evaluation"):
