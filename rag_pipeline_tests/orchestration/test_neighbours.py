@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import boto3
 import dagster as dg
 import pytest
 
@@ -203,22 +204,32 @@ def made_at(instance, name):
     return instance.get_latest_materialization_event(dg.AssetKey(["tiny", name])).timestamp
 
 
-@pytest.mark.parametrize("place", ["here", "elsewhere"])
-def test_the_assets_that_make_the_files_come_first_and_are_inputs(tmp_path, instance, place):
+@pytest.mark.parametrize("place", ["here", "elsewhere", "bucket"])
+def test_the_assets_that_make_the_files_come_first_and_are_inputs(
+    tmp_path, instance, place, request
+):
     settings = {"configurations": [rule("one", "recursive_150")], "deps": ["raw/files"]}
+    waits = f"documents.path: no such file or folder: {tmp_path}/documents; waiting for raw/files"
+    if place == "bucket":
+        request.getfixturevalue("bucket")
+        settings["documents"] = {"s3": "s3://bucket/raw"}
+        nothing = "no documents in s3://bucket/raw: no object has this prefix"
+        waits = f"documents.s3: {nothing}; waiting for raw/files"
     file = write_corpus(tmp_path, **settings)
     maker = dg.AssetKey(["raw", "files"])
     documents = {**DOCUMENTS, "new.txt": "The fee is 12 euros."}
 
     @dg.asset(key=maker)
     def files():
-        write_documents(tmp_path / "documents", documents)
+        if place != "bucket":
+            write_documents(tmp_path / "documents", documents)
+        for name, text in documents.items() if place == "bucket" else ():
+            boto3.client("s3").put_object(Bucket="bucket", Key=f"raw/{name}", Body=text.encode())
         return dg.MaterializeResult(data_version=dg.DataVersion("1"))
 
     shutil.rmtree(tmp_path / "documents")
-    waits = f"no such file or folder: {tmp_path}/documents; waiting for raw/files"
     for sensor in ("observed_inputs", "changed_documents", "stale_partitions"):
-        assert ask(file, instance, sensor) == ([], f"documents.path: {waits}")
+        assert ask(file, instance, sensor) == ([], waits)
 
     definitions = build_definitions(load_config(file), one_run=True)
     if place == "elsewhere":  # in another code location, whose events are in the same instance
