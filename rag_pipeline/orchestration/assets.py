@@ -23,7 +23,7 @@ from rag_pipeline.errors import (
     UnexpectedError,
     blaming,
 )
-from rag_pipeline.orchestration.events import materialization, metadata_of
+from rag_pipeline.orchestration.events import metadata_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.internals import unstable
 from rag_pipeline.orchestration.names import (
@@ -43,10 +43,19 @@ from rag_pipeline.orchestration.staleness import (
     found_current,
     input_key,
     input_mapping,
+    materialization,
     version_made,
 )
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
-from rag_pipeline.pipeline.driver import Failed, Made, Started, drive, passed, place_metadata
+from rag_pipeline.pipeline.driver import (
+    Failed,
+    Made,
+    Started,
+    drive,
+    keep_outcome,
+    passed,
+    place_metadata,
+)
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import DOCUMENTS, Step
@@ -331,8 +340,9 @@ def _sharded_asset(
         with clear_failures(str(step)):
             outcome = shards.finish(workspace, key, found, made)
             placed = place_metadata(workspace, step)
+            told = Materialized(outcome.version, {"cost_usd": 0.0, **placed, **outcome.metadata})
+            keep_outcome(workspace, step, told)
         clear_step_values(workspace, context.run)
-        told = Materialized(outcome.version, {"cost_usd": 0.0, **placed, **outcome.metadata})
         with unstable():
             yield _loaded_nothing(workspace, context, step, told) or dg.Output(
                 None, metadata=metadata_of(told.metadata), data_version=dg.DataVersion(told.version)

@@ -7,13 +7,10 @@ from typing import Any, cast
 
 import dagster as dg
 
-from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.staleness import Graph, Newest, version_tags
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.metadata import (
     Details,
     Link,
-    Materialized,
     MetadataValue,
     Picture,
     Rows,
@@ -22,7 +19,6 @@ from rag_pipeline.pipeline.metadata import (
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.store.s3 import browser_address
-from rag_pipeline.workspace import Workspace
 
 
 def metadata_of(metadata: Mapping[str, MetadataValue]) -> dict[str, Any]:
@@ -66,23 +62,6 @@ def _table(records: Rows) -> dg.TableMetadataValue:
         columns.append(dg.TableColumn(field, "float" if number else "string"))
     shown = [dg.TableRecord({k: "" if v is None else v for k, v in r.items()}) for r in records]
     return dg.MetadataValue.table(records=shown, schema=dg.TableSchema(columns))
-
-
-def materialization(
-    workspace: Workspace,
-    instance: dg.DagsterInstance,
-    step: Step,
-    outcome: Materialized,
-    graph: Graph,
-    read: Newest,
-) -> dg.AssetMaterialization:
-    """Return the materialization of one step, for an op that makes several steps of an asset."""
-    return dg.AssetMaterialization(
-        asset_key(workspace.config, step.asset),
-        partition=step.partition,
-        metadata=metadata_of(outcome.metadata),
-        tags=version_tags(workspace, instance, step, outcome.version, graph, read),
-    )
 
 
 def evaluation(

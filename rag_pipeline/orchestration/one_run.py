@@ -29,7 +29,7 @@ from rag_pipeline.orchestration.assets import (
     failure,
     is_of_the_store,
 )
-from rag_pipeline.orchestration.events import evaluation, materialization, metadata_of
+from rag_pipeline.orchestration.events import evaluation, metadata_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.internals import (
     InMemoryJob,
@@ -52,6 +52,7 @@ from rag_pipeline.orchestration.requests import LEFT_TAG, SOURCES_TAG, left_over
 from rag_pipeline.orchestration.staleness import (
     Newest,
     found_current,
+    materialization,
     observe_for_the_first_time,
     version_made,
 )

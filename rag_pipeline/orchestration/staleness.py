@@ -12,19 +12,24 @@ only when it changes, because other assets may wait for it.
 
 import math
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.orchestration.events import metadata_of
 from rag_pipeline.orchestration.internals import LoadingContext, data_version, unstable
 from rag_pipeline.orchestration.names import (
     asset_key,
     group_name,
+    identifier,
     translated,
 )
+from rag_pipeline.pipeline.driver import kept_outcome
+from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import Step, made_from, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.states import looking
@@ -65,27 +70,25 @@ def input_mapping(config: CorpusConfig, name: str) -> dg.PartitionMapping:
 
 def build_inputs(
     config: CorpusConfig, observe: Callable[[dg.OpExecutionContext], object]
-) -> dg.SourceAsset:
+) -> dg.AssetsDefinition:
     """Return the inputs of a corpus. "Observe" in the UI calls `observe`, which reports events."""
     spec = dg.AssetSpec(
         dg.AssetKey([*config.key_prefix, config.corpus, "inputs"]),
         group_name=group_name(config),
         description=_ABOUT,
+        owners=list(config.owners),
         tags={"corpus": config.corpus, **config.tags},
+        partitions_def=dg.StaticPartitionsDefinition([s.store_name for s in steps(config)]),
+        skippable=True,
     )
-    spec = translated(config, spec)
 
-    def look(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
+    def look(context: dg.OpExecutionContext) -> Iterator[dg.ObserveResult]:
         observe(context)
-        return dg.DataVersionsByPartition({})
+        yield from ()  # a returned value would be an event without a partition
 
     with unstable():
-        built: dg.SourceAsset = dg.observable_source_asset(
-            key=spec.key,
-            group_name=spec.group_name,
-            description=spec.description,
-            partitions_def=dg.StaticPartitionsDefinition([s.store_name for s in steps(config)]),
-            tags=spec.tags,
+        built: dg.AssetsDefinition = dg.multi_observable_source_asset(
+            name=identifier(config, "inputs"), specs=[translated(config, spec)]
         )(look)
     return built
 
@@ -307,8 +310,8 @@ def _version_read(
 
 def _has_moved(workspace: Workspace, instance: dg.DagsterInstance, step: Step) -> bool:
     """Return whether something other than a run in Dagster changed a step, such as a rollback."""
-    version = _version_now(workspace, step)
-    return version is not None and version != version_made(workspace, instance, step)
+    now = _outcome_now(workspace, step)
+    return now is not None and now.version != version_made(workspace, instance, step)
 
 
 def version_made(workspace: Workspace, instance: dg.DagsterInstance, step: Step) -> str | None:
@@ -317,8 +320,8 @@ def version_made(workspace: Workspace, instance: dg.DagsterInstance, step: Step)
     return _version(instance.get_latest_data_version_record(key, False, step.partition))
 
 
-def _version_now(workspace: Workspace, step: Step) -> str | None:
-    return step.row.version(workspace) if step.row.version else None
+def _outcome_now(workspace: Workspace, step: Step) -> Materialized | None:
+    return step.row.now(workspace) if step.row.now else None
 
 
 def found_current(
@@ -336,6 +339,25 @@ def found_current(
     )
 
 
+def materialization(
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    step: Step,
+    outcome: Materialized,
+    graph: Graph,
+    read: Newest,
+    description: str | None = None,
+) -> dg.AssetMaterialization:
+    """Return the materialization of one step, for an op that makes several steps of an asset."""
+    return dg.AssetMaterialization(
+        asset_key(workspace.config, step.asset),
+        description=description,
+        partition=step.partition,
+        metadata=metadata_of(outcome.metadata),
+        tags=version_tags(workspace, instance, step, outcome.version, graph, read),
+    )
+
+
 def unchanged(
     workspace: Workspace,
     instance: dg.DagsterInstance,
@@ -343,19 +365,20 @@ def unchanged(
     graph: Graph,
     read: Newest,
 ) -> dg.AssetMaterialization:
-    """Return the last event of a current step again, with counts of 0."""
+    """Return the last result of a current step, as a materialization without a run.
+
+    If the instance already shows this result, the counts of work are 0.
+    """
     key = asset_key(workspace.config, step.asset)
-    record = instance.get_latest_data_version_record(key, False, step.partition)
-    before = record.event_log_entry.asset_materialization if record else None
-    version = _version_now(workspace, step) or _version(record) or made_from(workspace, step, {})
-    metadata: Mapping[str, Any] = before.metadata if before else {}
-    return dg.AssetMaterialization(
-        key,
-        partition=step.partition,
-        description="Found current: nothing had to be made.",
-        metadata={k: 0 if k in _COUNTS else v for k, v in metadata.items()} | {"unchanged": True},
-        tags=version_tags(workspace, instance, step, version, graph, read),
-    )
+    seen = _version(instance.get_latest_data_version_record(key, False, step.partition))
+    found = _outcome_now(workspace, step) or kept_outcome(workspace, step)
+    if found is None:
+        found = Materialized(seen or made_from(workspace, step, {}), {})
+    said = "Found current: made without this Dagster instance, as by `rag run`."
+    if seen == found.version:
+        said = "Found current: nothing had to be made."
+        found = replace(found, metadata={**found.metadata, **dict.fromkeys(_COUNTS, 0)})
+    return materialization(workspace, instance, step, found, graph, read, said)
 
 
 class Statuses(LoadingContext):

@@ -93,8 +93,8 @@ class Asset:
     """Whether the asset is made from files that people change."""
     watched: bool = False
     """Whether its age is monitored. A scheduled run reports such an asset even if it is current."""
-    version: Callable[[Workspace], str | None] | None = None
-    """Returns its data version. None if only its step can change the version."""
+    now: Callable[[Workspace], Materialized | None] | None = None
+    """Returns its current result. None if only its step can change the result."""
     priority: int = 0
     """Runs of a higher priority leave Dagster's queue first."""
     kind: str

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.calls.telemetry import in_run
@@ -20,7 +22,13 @@ from rag_pipeline.memory import release_memory
 from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
-from rag_pipeline.pipeline.metadata import Materialized, MetadataValue, cost_metadata, examples
+from rag_pipeline.pipeline.metadata import (
+    SHOWN,
+    Materialized,
+    MetadataValue,
+    cost_metadata,
+    examples,
+)
 from rag_pipeline.pipeline.planning import DOCUMENTS, Step, plan_step, steps, upstream, why
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.workspace import Workspace
@@ -209,7 +217,29 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
         **removed,
         **cost_metadata(costs),
     }
-    return Materialized(made.version, metadata)
+    return keep_outcome(workspace, step, Materialized(made.version, metadata))
+
+
+def keep_outcome(workspace: Workspace, step: Step, outcome: Materialized) -> Materialized:
+    """Store and return a step's result, for Dagster instances that did not run the step."""
+    told = {name: (type(value).__name__, value) for name, value in outcome.metadata.items()}
+    record = to_jsonable_python({"version": outcome.version, "metadata": told})
+    workspace.store.write_json(_outcome_file(step), record)
+    return outcome
+
+
+def kept_outcome(workspace: Workspace, step: Step) -> Materialized | None:
+    """Return the last result of a step, whoever made it, or None if it was never made."""
+    record = workspace.store.read_json(_outcome_file(step))
+    if record is None:
+        return None
+    told = record["metadata"].items()
+    metadata = {n: SHOWN[kind]._make(v) if kind in SHOWN else v for n, (kind, v) in told}
+    return Materialized(record["version"], metadata)
+
+
+def _outcome_file(step: Step) -> str:
+    return f"outcomes/{step.store_name}.json"
 
 
 def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]:

@@ -32,6 +32,9 @@ class Details(NamedTuple):
     rows: Rows
 
 
+SHOWN = {kind.__name__: kind for kind in (Picture, Link, Details)}
+"""The kinds of values that are more than JSON, by name."""
+
 MetadataValue = int | float | str | Rows | list[str] | dict[str, Any] | Picture | Link | Details
 """Dagster shows rows with the same fields as a table, texts as a list, a dictionary as JSON."""
 

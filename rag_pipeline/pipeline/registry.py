@@ -29,7 +29,7 @@ from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.updates import SHARDS_OF_DOCUMENTS, shards_of_table
 from rag_pipeline.release.candidate import check_contexts, check_gate, is_current
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, check_queries_complete
-from rag_pipeline.release.manifest import CURRENT, FORMAT, current_id
+from rag_pipeline.release.manifest import CURRENT, FORMAT
 from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import schemas, state_digest
 from rag_pipeline.workspace import Workspace
@@ -332,7 +332,7 @@ _ROWS = (
         made_from=_release_inputs,
         methods=lambda config, key: [f"manifest {FORMAT}"],
         watched=True,
-        version=current_id,
+        now=updates.served,
         priority=20,
         kind="json",
         about="The manifest that pins the served configuration and its exact builds.",

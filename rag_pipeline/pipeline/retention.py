@@ -178,7 +178,7 @@ def _stray_results(workspace: Workspace) -> Iterator[str]:
     """Yield the paths of results of configurations that the corpus file lacks."""
     store, config = workspace.store, workspace.config
     checked = {step.store_name for step in steps(config)}
-    known = {"checks": checked, FOLDER: checked}
+    known = {"checks": checked, "outcomes": checked, FOLDER: checked}
     for folder in store.list("evaluation"):
         if "." not in folder:
             known[f"evaluation/{folder}"] = set(config.all_configurations)

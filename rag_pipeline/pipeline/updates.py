@@ -8,7 +8,7 @@ from typing import Any
 from rag_pipeline import indexing, report
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import Key
-from rag_pipeline.errors import NotReleasedError, UnexpectedError, counted
+from rag_pipeline.errors import NotReleasedError, StoreError, UnexpectedError, counted
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.answers import update_answers
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
@@ -33,6 +33,7 @@ from rag_pipeline.pipeline.metadata import (
     rows,
 )
 from rag_pipeline.release.candidate import candidate_digest, served_reference
+from rag_pipeline.release.manifest import Release, current
 from rag_pipeline.release.publishing import publish
 from rag_pipeline.search.copies import find_copies
 from rag_pipeline.store import TableState, state_digest
@@ -221,7 +222,17 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
 
 def publish_release(workspace: Workspace, _: Key) -> Materialized:
     """Release the chosen configuration if its gate passes."""
-    served = publish(workspace)
+    return _release_outcome(workspace, publish(workspace))
+
+
+def served(workspace: Workspace) -> Materialized | None:
+    """Return the result of making the served release, or None if there is no readable release."""
+    with suppress(NotReleasedError, StoreError):
+        return _release_outcome(workspace, current(workspace))
+    return None
+
+
+def _release_outcome(workspace: Workspace, served: Release) -> Materialized:
     means = {name: served.metrics.get(name, {}).get("mean") for name in headline_metrics()}
     return Materialized(
         served.release_id,

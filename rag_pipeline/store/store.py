@@ -22,7 +22,7 @@ from rag_pipeline.store.tables import KEEP_VERSIONS, Table
 SHARED_CALLS = ".calls"
 """The folder of a bucket for large answers, which all corpora share (see `calls.cache`)."""
 
-_SEALED = ("checks/", "evaluation/", "hashes/", "passed_checks/", "releases/")
+_SEALED = ("checks/", "evaluation/", "hashes/", "outcomes/", "passed_checks/", "releases/")
 """Folders whose JSON files hold the hash of their content."""
 
 

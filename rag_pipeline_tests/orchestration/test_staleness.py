@@ -260,11 +260,28 @@ def test_what_was_built_without_this_instance_is_reported_as_found(tmp_path, bui
         assert seen(built, other) == every
         assert observe(built, other) == []
         assert seen(built, other) == []
-        event = other.get_latest_materialization_event(dg.AssetKey(["tiny", "release"]))
-        assert event.asset_materialization.metadata["unchanged"].value is True
+        event, shown = newest(other, "release")
+        assert event.asset_materialization.description.endswith("as by `rag run`.")
+        assert shown["release"] == "release-000001"
         observe(built, other)
-        again = other.get_latest_materialization_event(dg.AssetKey(["tiny", "release"]))
-        assert again.timestamp == event.timestamp, "once"
+        assert newest(other, "release")[0].timestamp == event.timestamp, "once"
+        shown = newest(other, "leaderboard")[1]
+        assert {row.data["configuration"] for row in shown["leaderboard"]} == {"one", "two"}
+        assert {"AnswerPresence@5 · one", "AnswerPresence@5 · two"} < shown.keys()
+        assert shown["seconds"] > 0, "the time of the run elsewhere"
+        assert any("data:image/svg" in str(value) for value in shown.values())
+        assert shown["report"].endswith("evaluation/report.html")
+        assert newest(other, "documents")[1]["documents_worked_on"] == 4
+
+
+def newest(instance, asset):
+    """Return an asset's newest materialization, and the values of its metadata."""
+    event = instance.get_latest_materialization_event(dg.AssetKey(["tiny", asset]))
+    metadata = event.asset_materialization.metadata
+    return event, {
+        name: value.records if isinstance(value, dg.TableMetadataValue) else value.value
+        for name, value in metadata.items()
+    }
 
 
 def test_a_table_that_is_gone_is_stale_though_no_input_changed(built, home):
