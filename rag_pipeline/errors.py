@@ -50,7 +50,7 @@ class UnreadDocumentError(DocumentError):
 
 
 class StoreError(RagPipelineError):
-    """A table, index or manifest is missing, torn or unreachable."""
+    """A table, index or manifest is missing, incomplete or unreachable."""
 
 
 class BusyError(StoreError):

@@ -12,6 +12,7 @@ from rag_pipeline.evaluation.explanation import diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import left_out, load_queries, why_left_out
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.command_line import said
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     attributes,
@@ -90,6 +91,13 @@ def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster):
     assert 'there is no document "policy/leave.md"' in why_left_out(workspace, lost)[0]
     with pytest.raises(InputError, match=f"query '{lost}' is left out and not measured"):
         show_explanation(built_file, lost, None, 5, as_json=False)
+    before = (tmp_path / "queries.jsonl").read_text().splitlines()
+    assert "dropped 1 question; " in said("questions", "drop", built_file)
+    (gone,) = (tmp_path / "queries.dropped.jsonl").read_text().splitlines()
+    assert json.loads(gone)["query_id"] == lost
+    kept = (tmp_path / "queries.jsonl").read_text().splitlines()
+    assert kept == [line for line in before if line != gone]
+    assert "nothing was dropped" in said("questions", "drop", built_file)
 
 
 def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, built_file, run_dagster):

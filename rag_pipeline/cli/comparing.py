@@ -34,7 +34,7 @@ from rag_pipeline.evaluation.explanation import Diagnosis, diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, origin
 from rag_pipeline.evaluation.retrieval_metrics import METRICS, short_name
 from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries, why_left_out
-from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.evaluation.scores import explanation, read_scores
 from rag_pipeline.evaluation.significance import Comparison
 from rag_pipeline.release.gate import kept_scores
 from rag_pipeline.workspace import Workspace
@@ -168,8 +168,10 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
     groups = max((c.groups for c in found.values() if c.groups), default=None)
     unit = f" Intervals and verdicts rest on {groups} documents or groups." if groups else ""
     console.print(
-        f"In percent; AP@k: Answer Presence@k. Verdicts are adjusted (Holm) for these {len(found)} "
-        f"metrics. Verdicts of the leaderboard are adjusted for all configurations in one metric. "
+        f"In percent. AP@k, Answer Presence@k: the share of queries with an answer in the first k. "
+        f"{explanation(found)} "
+        f"cannot tell: the difference may be chance. Verdicts are adjusted (Holm) for these "
+        f"{len(found)} metrics. Verdicts of the leaderboard are adjusted for all configurations. "
         f"n{'' if counted else f' = {measured[0]}'}: queries that both measured.{unit}",
         style="dim",
     )

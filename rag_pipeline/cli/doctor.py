@@ -60,7 +60,7 @@ def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) 
 def _checks(find: Callable[[], Path], full: bool) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "python", lambda: sys.version.split()[0]
     yield "packages", _versions
-    yield "packaged model", _model
+    yield "packaged English model", _model
     yield "dagster home", _dagster_home
     loaded: list[CorpusConfig] = []
 
@@ -76,7 +76,7 @@ def _checks(find: Callable[[], Path], full: bool) -> Iterator[tuple[str, Callabl
     in_bucket = "://" in config.store_url
     checks: dict[str, Callable[[CorpusConfig], str]] = {
         "queries and given chunks": _inputs,
-        "models": lambda config: f"{check_models(config)} are ready; none was called",
+        "models": _models,
         "bucket" if in_bucket else "disk": _bucket if in_bucket else _disk,
         "documents": _documents,
         "chunks": _chunks,
@@ -135,6 +135,14 @@ def _model() -> str:
     embedder = MiniLM()
     embedder.embed(["ready"], "query")
     return embedder.identity
+
+
+def _models(config: CorpusConfig) -> str:
+    used = sorted({one.embedding for one in config.all_configurations.values() if one.embedding})
+    ready = (
+        f"{counted(count := check_models(config), 'model')} {'is' if count == 1 else 'are'} ready"
+    )
+    return f"{ready}; none was called; embeddings: {', '.join(used) or 'none'}"
 
 
 def _dagster_home() -> str:
@@ -199,7 +207,7 @@ def _documents(config: CorpusConfig) -> str:
     parts = (
         f"{config.documents_place}: {plan.current:,} current, {changed}",
         f"{refused:,} in quarantine: `rag quarantine` names them" if refused else "",
-        f"{len(doubtful):,} of doubtful text, such as {doubtful[0]}" if doubtful else "",
+        f"{len(doubtful):,} with doubtful text, such as {doubtful[0]}" if doubtful else "",
         code_warning(workspace),
     )
     told = "; ".join(filter(None, parts))

@@ -46,7 +46,7 @@ def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
     config = load_config(file)
     asked = read_log(log)
     if torn := torn_lines(log):
-        left_out = f"left out {counted(len(torn), 'torn line')}, the first is {log}:{torn[0]}"
+        left_out = f"left out {counted(len(torn), 'incomplete line')}, the first is {log}:{torn[0]}"
         errors.print(left_out, markup=False)
     target = _unlabelled(config)
     known = [r.query for f in (files.queries_file(config), target) for r in files.read_questions(f)]

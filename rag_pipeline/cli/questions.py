@@ -27,6 +27,7 @@ from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError, ProviderError
+from rag_pipeline.evaluation.runs import why_left_out
 from rag_pipeline.indexing import (
     plan_documents,
     read_documents,
@@ -92,7 +93,8 @@ def make_and_write(
     chat = None if chat == RULES else chat or next(iter(config.chats), None)
     if plan:
         if chat is None:
-            raise InputError("--plan shows the cost of a chat model: name one with --chat")
+            console.print("Rules make the questions: no call, no cost. --chat names a model.")
+            return
         estimate, line = _cost(workspace, load_documents(workspace), wanted, chat)
         print_json(estimate) if as_json else console.print(line)
         return
@@ -137,6 +139,29 @@ def make_and_write(
         look = rag("questions", "review", file=file, corpus=config.corpus)
         say(f"To review them: {command(look)}")
         show_next(rag("run", file=file, corpus=config.corpus))
+
+
+def drop_lost(file: Path) -> None:
+    """Move the questions whose gold text the documents no longer hold out of the queries file.
+
+    Questions about documents in quarantine stay, because a repair brings their gold text back.
+    """
+    config = load_config(file)
+    workspace = Workspace(config)
+    refused = workspace.quarantine("documents").state().keys()
+    target = files.queries_file(config)
+    lost = [
+        record.query_id
+        for record in files.read_questions(target)
+        if why_left_out(workspace, record.query_id)
+        and refused.isdisjoint(span.document_id for span in record.gold_spans)
+    ]
+    if not lost:
+        console.print("the documents hold the gold text of every question; nothing was dropped")
+        return
+    kept = shown_path(files.drop(target, lost))
+    say(f"dropped {counted(len(lost), 'question')}; {escape(kept)} keeps them")
+    show_next(rag("run", file=file, corpus=config.corpus))
 
 
 def _explain_few(made: MadeQuestions, documents: int, chat: str | None) -> None:

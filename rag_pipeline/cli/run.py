@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def run_corpus(
         board = Corpus(config).board()
         if board.is_measured:
             console.print()
-            show_leaderboard(board)
+            show_leaderboard(replace(board, queries_left_out=0))  # named below
         _show_problems(workspace)
         _show_release(config, board)
         if is_last:
@@ -183,8 +183,8 @@ def summarize_run(
 def _show_problems(workspace: Workspace) -> None:
     say(f"\n{coverage(workspace)}")
     refused = [f"{refusal.document_id}: {refusal.reason}" for refusal in refusals(workspace)]
-    _warn("in quarantine (not indexed)", "document", list(dict.fromkeys(refused)))
-    _warn("of doubtful text (`rag show` prints it)", "document", text_warnings(workspace))
+    _warn("in quarantine (not indexed)", list(dict.fromkeys(refused)))
+    _warn("with doubtful text (`rag show` prints it)", text_warnings(workspace))
     for line in filter(None, (code_warning(workspace), *window_warnings(workspace))):
         tell(f"[yellow]{escape(line)}[/yellow]")
     same: dict[str, list[str]] = {}
@@ -195,15 +195,20 @@ def _show_problems(workspace: Workspace) -> None:
         f"{queries[0]}{f' and {more:,} more' if (more := len(queries) - 1) else ''}: {told}"
         for told, queries in same.items()
     ]
-    _warn("not in the documents", "gold span", told_once, sum(map(len, same.values())))
     if lost := left_out(workspace):
-        tell(f"[yellow]{lost}[/yellow]")
+        _list(lost, told_once)
+        config = workspace.config
+        drop = rag("questions", "drop", file=config.file, corpus=config.corpus)
+        say(f"  to drop them: {command(drop)}")
 
 
-def _warn(what: str, noun: str, problems: Sequence[str], count: int | None = None) -> None:
+def _warn(what: str, problems: Sequence[str]) -> None:
     if problems:
-        number = len(problems) if count is None else count
-        console.print(f"[yellow]{counted(number, noun)} {what}:[/yellow]")
+        _list(f"{counted(len(problems), 'document')} {what}", problems)
+
+
+def _list(heading: str, problems: Sequence[str]) -> None:
+    tell(f"[yellow]{heading}:[/yellow]")
     for problem in problems[:_MOST_PROBLEMS]:
         tell(indented(visible(problem), "  "))
     if len(problems) > _MOST_PROBLEMS:

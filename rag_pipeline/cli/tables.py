@@ -13,7 +13,7 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.evaluation.intervals import Summary
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC, short_name
-from rag_pipeline.evaluation.scores import added_metrics, is_share
+from rag_pipeline.evaluation.scores import added_metrics, explanation, is_share
 from rag_pipeline.release import Release
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ _METRICS = (
     "RR@10",
 )
 """Metrics of the leaderboard. A narrow terminal shows only the first metrics."""
-_LEGEND = {
-    DOCUMENT_METRIC: "Doc@k: with a chunk of a document that answers. ",
-    "DocumentMismatch@5": "Miss@5: the share with no chunk of the right document in the first 5. ",
-}
 _NARROW = 70
 _WIDE_ENOUGH = 80
 _MOST_SKIPPED = 20
@@ -79,12 +75,12 @@ def show_leaderboard(board: Board) -> None:
     else:
         groups = rows[0].summary(by).groups
         unit = f" Intervals and verdicts rest on {groups} documents or groups." if groups else ""
-        legend = "".join(told for metric, told in _LEGEND.items() if metric in metrics)
-        told = "AP@k, Answer Presence@k: the share of queries with an answer in the first k. "
-        console.print(f"{told}{legend}n: queries measured.{unit}", style="dim")
+        told = "AP@k, Answer Presence@k: the share of queries with an answer in the first k."
+        legend = f"{told} {explanation(metrics)} n: queries measured.{unit}"
+        console.print(" ".join(legend.split()), style="dim")
         if against:
             named = " ".join(f"{k.capitalize()}: {escape(name)}." for k, name in against.items())
-            error = "query by query, at a family error of 5 %."
+            error = "query by query; the chance of any false one is 5 %."
             console.print(f"{named} Verdicts are on {short_name(by)}, {error}", style="dim")
         if made := next((name for name in short if short[name] != name), None):
             told = f"“{short[made]}” is short for {made}, its name in commands."

@@ -194,6 +194,11 @@ class Board:
         share = f"{round(found.mean * found.n)} of {counted(found.n, f'{made}question')}"
         percent = f"({100 * found.mean:.0f} %{sure})"
         told = f"{name} finds the answer among the first 5 chunks for {share} {percent}{more}."
+        if made:
+            told += (
+                " Made questions use the documents' own words and are easier than people's; to "
+                "measure with yours, one a line: rag questions import FILE."
+            )
         if found.n >= _FEW_QUESTIONS:
             return told
         least = math.ceil(100 * _LEAST_DIFFERING / found.n)

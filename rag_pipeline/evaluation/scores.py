@@ -15,7 +15,7 @@ from rag_pipeline.evaluation.entities.scores import ENTITY_METRICS
 from rag_pipeline.evaluation.intervals import Summary, group_names, summarize
 from rag_pipeline.evaluation.metrics import Direction, Metric, RankingMetric
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, PRESENCE, SCORES
-from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS
+from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS, short_name
 from rag_pipeline.workspace import Workspace
 
 Values = Mapping[str, float | None]
@@ -90,6 +90,13 @@ def direction(metric: str) -> Direction:
     """Return whether `higher`, `lower` or `neither` values are better. The default is `higher`."""
     found = all_metrics().get(metric)
     return found.direction if found else "higher"
+
+
+def explanation(metrics: Iterable[str]) -> str:
+    """Return the short names of metrics with their definitions, without Answer Presence."""
+    known = {name: all_metrics()[name] for name in metrics if name in all_metrics()}
+    shown = {n: m for n, m in known.items() if not n.startswith("AnswerPresence@")}
+    return " ".join(f"{short_name(name)}: {m.definition}" for name, m in shown.items())
 
 
 def read_scores(workspace: Workspace, configuration: str) -> dict[str, dict[str, float | None]]:

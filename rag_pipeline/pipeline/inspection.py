@@ -69,7 +69,7 @@ def _table(workspace: Workspace, name: str, states: dict[str, TableState]) -> It
         twice = table.duplicated()
     except StoreError as error:
         drop = partial(workspace.store.drop_table, name)
-        yield restored(table, f"torn: {error}", table.last_readable(), drop)
+        yield restored(table, f"incomplete: {error}", table.last_readable(), drop)
         return
     if twice:
         yield _documents_to_drop(table, twice, "duplicate rows")

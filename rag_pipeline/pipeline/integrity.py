@@ -99,7 +99,7 @@ def lost_pins(workspace: Workspace) -> Iterator[Finding]:
             torn = paths  # Lance does not name the unreadable pin
         for path in torn:
             cure = "remove it; the repair then pins the version again"
-            yield Finding(name, f"{path} is torn", cure, partial(store.remove_file, path))
+            yield Finding(name, f"{path} is incomplete", cure, partial(store.remove_file, path))
     for tag, pinned in _wanted_pins(workspace):
         for table, version in releases.pinned_tables(workspace, pinned):
             if not table.has_version(version) or _refuses_pins(table):

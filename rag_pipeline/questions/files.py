@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rag_pipeline.loading.queries import QueryRecord, read_queries
 from rag_pipeline.store.whole import locked, replace_text
 
 QUERIES = "queries.jsonl"
-_REJECTED = ".rejected.jsonl"
+_REJECTED, _DROPPED = ".rejected.jsonl", ".dropped.jsonl"
 _UNNAMED = re.compile(r"^([ \t]*)# queries: .*$", re.MULTILINE)
 _CORPUS = re.compile(r"^([ \t]*)corpus:.*\n", re.MULTILINE)
 
@@ -77,6 +78,18 @@ def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
         else:
             lines[at] = _line({**json.loads(lines[at]), **change}).strip()
         replace_text(path, "\n".join(lines))
+
+
+def drop(path: Path, query_ids: Collection[str]) -> Path:
+    """Move questions to the file of dropped questions, and return the path of that file."""
+    dropped = path.with_suffix(_DROPPED)
+    with _alone(path):
+        lines = read_lines(path)
+        gone = [bool(line.strip()) and json.loads(line)["query_id"] in query_ids for line in lines]
+        with dropped.open("a", encoding="utf-8") as file:
+            file.writelines(f"{line.strip()}\n" for line in compress(lines, gone))
+        replace_text(path, "\n".join(compress(lines, [not one for one in gone])))
+    return dropped
 
 
 def rejected(path: Path) -> set[str]:

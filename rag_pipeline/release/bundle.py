@@ -388,6 +388,6 @@ def _extract(archive: zipfile.ZipFile, files: Mapping[str, Any], folder: Path, f
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
             raise InputError(f"{file}: {name} is a file and a folder") from None
         except _DAMAGE as error:
-            raise InputError(f"{file}: {name} is torn: {error}") from None
+            raise InputError(f"{file}: {name} is incomplete: {error}") from None
         if digest != about["sha256"]:
-            raise InputError(f"{file}: {name} is torn or altered: its hash differs")
+            raise InputError(f"{file}: {name} is incomplete or altered: its hash differs")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 from rag_pipeline.evaluation.intervals import UNMEASURED, Summary
 from rag_pipeline.evaluation.retrieval_metrics import short_name
-from rag_pipeline.evaluation.scores import added_metrics
+from rag_pipeline.evaluation.scores import added_metrics, explanation
 from rag_pipeline.evaluation.stage_effects import CUTOFFS
 from rag_pipeline.report.charts import DARK_PALETTE, PALETTE, STYLE, interval_strip, standalone
 from rag_pipeline.report.content import Content as Content
@@ -62,16 +62,17 @@ def render(content: Content) -> str:
         curves=presence_figures(content),
         stages=[{"effect": e, "figure": stage_figure(e)} for e in content.effects],
         quality=quality_lines(content),
-        prices=price_figures(content),
+        prices=[figure for figure in price_figures(content) if figure.points],
         parts=_by_kind(content.parts),
         unmeasured=asdict(UNMEASURED),
-        slices=_by_kind(slices),
+        slices={kind: own for kind, own in _by_kind(slices).items() if len(own) > 1},
         reasons=Counter(d.reason for d in content.failures),
         k=K,
         cutoffs=CUTOFFS,
         most_slices=_MAX_SLICES,
         most_failures=_MAX_FAILURES,
         short=short_name,
+        explanation=explanation,
         strip=lambda s: interval_strip(s if isinstance(s, Summary) else Summary(**s)),
         cut=lambda text: text if len(text) <= _CUT else f"{text[: _CUT - 1]}…",
         broken=lambda name: _breakable(str(labels.get(name, name))),

@@ -257,7 +257,7 @@ class Files:
             if not whole or (full and self._sha256(file) != entry["sha256"]):
                 differs = "its hash" if whole else "its size"
                 raise StoreError(
-                    f"{self.address}/{file}: torn or altered: {differs} differs from the list"
+                    f"{self.address}/{file}: incomplete or altered: {differs} differs from the list"
                 )
 
     def _sha256(self, path: str) -> str:

@@ -105,7 +105,7 @@ def _copy(
     if digest != entry["sha256"]:
         raise StoreError(
             f"{place}: its SHA-256 is {digest}, not {entry['sha256']} as in {FILES}; it is "
-            f"torn or altered: delete the folder and run `rag run` again"
+            f"incomplete or altered: delete the folder and run `rag run` again"
         )
 
 

@@ -86,7 +86,7 @@ class Store:
         return sorted(path for path, was in known.items() if found.get(path) != was)
 
     def check_file(self, path: str) -> None:
-        """Raise StoreError if a JSON file, Parquet file or HTML page is torn or altered."""
+        """Raise StoreError if a JSON file, Parquet file or HTML page is incomplete or altered."""
         content = self.read_bytes(path)
         if content is None:
             return

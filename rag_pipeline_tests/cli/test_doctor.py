@@ -121,8 +121,8 @@ def test_a_missing_packaged_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     message = "the packaged model is missing: no_such_package/model.onnx; reinstall"
     found = findings(outcome)
     assert outcome.code == 1
-    assert found["packaged model"].startswith("wrong: ")
-    assert message in found["packaged model"]
+    assert found["packaged English model"].startswith("wrong: ")
+    assert message in found["packaged English model"]
 
 
 def test_a_missing_dagster_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

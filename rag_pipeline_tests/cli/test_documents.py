@@ -102,4 +102,4 @@ def test_doubtful_text_is_told(read: Path) -> None:
         f"2 of 3 pages are images that were not read"
     )
     assert "2 of 3 pages are images that were not read" in rag("show", NAME, read).out
-    assert "1 of doubtful text" in rag("doctor", read).out
+    assert "1 with doubtful text" in rag("doctor", read).out

@@ -144,7 +144,7 @@ def test_a_budget_that_is_spent_stops_it(documents: Path) -> None:
         assert "budget" in stopped.err
         assert server.requests == []
     assert not Path("queries.jsonl").exists()
-    assert rag("questions", str(file), "--chat", "none", "--plan").code == 2
+    assert "no call, no cost" in said("questions", str(file), "--chat", "none", "--plan")
 
 
 def test_questions_of_a_servers_log_are_sampled_and_labelled(

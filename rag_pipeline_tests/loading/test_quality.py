@@ -78,7 +78,7 @@ def test_doubtful_text_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture
     assert line.endswith("of the words are in the language's dictionary")
     _show_problems(workspace)
     said = capsys.readouterr().out
-    assert f"1 document of doubtful text (`rag show` prints it):\n  {line}\n" in said
+    assert f"1 document with doubtful text (`rag show` prints it):\n  {line}\n" in said
     shown = json.loads(rag("show", "shifted.html", file, "--json").out)
     assert line == f"shifted.html: {shown['warnings'][0]}"
 

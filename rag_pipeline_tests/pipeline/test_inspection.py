@@ -133,7 +133,7 @@ def test_an_altered_index_of_a_release_is_built_from_the_releases_own_rows(works
     chunks.write_bytes(chunks.read_bytes()[:-7])
     said = mend(workspace)
     finding = said["releases/release-000002.json"]
-    assert "torn or altered" in finding.problem and "own rows" in finding.cure
+    assert "incomplete or altered" in finding.problem and "own rows" in finding.cure
     assert Corpus(workspace.config).search("fee of contract 2", k=3) == before
 
 

@@ -148,7 +148,7 @@ def test_a_release_names_the_hash_of_each_file_and_is_not_exported_when_one_diff
 
 def test_a_flipped_bit_of_a_bm25_index_keeps_a_release_from_being_exported(workspace, tmp_path):
     flip(workspace, f"{releases.current(workspace).pinned.lexical_path}/data.csc.index.npy")
-    with pytest.raises(StoreError, match="torn or altered: its hash differs"):
+    with pytest.raises(StoreError, match="incomplete or altered: its hash differs"):
         export(workspace, releases.current(workspace).release_id, tmp_path / "bundle.zip")
 
 

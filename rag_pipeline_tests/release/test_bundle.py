@@ -293,7 +293,7 @@ def stream_of(rows):
             given(10**18, "files", "vectors.arrow", "bytes"),
             r"the size of vectors\.arrow differs from bundle\.json",
         ),
-        (altered, r"vectors\.arrow is torn or altered: its hash differs"),
+        (altered, r"vectors\.arrow is incomplete or altered: its hash differs"),
         (lambda _, files: files.pop("vectors.arrow"), r"not a release bundle: .*vectors\.arrow"),
         (given(9, "format"), "bundle format 9, this version reads 2"),
         (given(9, "release", "format"), "manifest format 9, this version reads 2"),

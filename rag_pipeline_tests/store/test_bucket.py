@@ -238,8 +238,8 @@ def test_a_release_goes_from_bucket_to_bucket_and_is_mended_where_it_is_torn(
     said = rag("doctor", "-c", file)
     assert said.code == 1
     assert f"{workspace.config.store_url}: objects can be written and deleted" in said.out
-    assert "/chunks.arrow: torn or altered: its size differs from the list" in said.out
-    assert "store chunks.fixed: torn" in said.out
+    assert "/chunks.arrow: incomplete or altered: its size differs from the list" in said.out
+    assert "store chunks.fixed: incomplete" in said.out
     assert keys(".doctor") == []
     for finding in inspect(workspace):
         assert finding.mend
@@ -257,7 +257,7 @@ def test_altered_bytes_of_the_same_size_and_a_lost_list_are_found_beside_a_whole
     assert store.local_folder("lexical/x")
     store.files.verify_folder("lexical/x")
     s3.put_object(Bucket="bucket", Key=keys("lexical/x/index")[0], Body=b"wrong")
-    with pytest.raises(StoreError, match="torn or altered"):
+    with pytest.raises(StoreError, match="incomplete or altered"):
         store.files.verify_folder("lexical/x")
     s3.delete_object(Bucket="bucket", Key=keys("lexical/x/FILES.json")[0])
     with pytest.raises(StoreError, match=r"lexical/x/FILES\.json is gone"):

@@ -73,7 +73,9 @@ def test_a_copy_that_was_damaged_is_fetched_again(store, reads):
 
 def test_what_differs_from_its_hash_is_refused_and_nothing_is_kept(store, tmp_path):
     boto3.client("s3").put_object(Bucket="bucket", Key=f"{KEY}/index", Body=b"INDEX of build 1")
-    with pytest.raises(StoreError, match=r"lexical/a/x/index: its SHA-256 is .* torn or altered"):
+    with pytest.raises(
+        StoreError, match=r"lexical/a/x/index: its SHA-256 is .* incomplete or altered"
+    ):
         store.local_folder(PATH)
     assert list((tmp_path / "cache" / "rag-pipeline" / "folders").iterdir()) == []
 

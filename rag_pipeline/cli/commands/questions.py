@@ -35,7 +35,7 @@ app = typer.Typer(
     cls=_MakeByDefault,
     add_completion=False,
     rich_markup_mode=None,
-    help="Make questions from the documents, and review them.",
+    help="Make questions from the documents, and review them. Without a command: make.",
 )
 
 
@@ -103,6 +103,22 @@ def review(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
     from rag_pipeline.cli.questions import review_questions
 
     review_questions(find_corpus_file(corpus, named))
+
+
+@app.command(short_help="Drop the questions whose gold text is gone.")
+def drop(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
+    """Drop the questions whose gold text is gone, because a document was edited or deleted.
+
+    A file beside the queries file keeps the dropped questions. Questions about documents in
+    quarantine stay.
+
+    \b
+    Example:
+      rag questions drop contracts
+    """
+    from rag_pipeline.cli.questions import drop_lost
+
+    drop_lost(find_corpus_file(corpus, named))
 
 
 @app.command("import", short_help="Sample the questions in a server's log.")
