@@ -118,9 +118,7 @@ def resolve(workspace: Workspace, name: str) -> Reference:
     releases = {r.release_id: r.configuration for r in release.history(workspace)}
     if name not in releases:
         known = ", ".join([*config.all_configurations, *sorted(releases)])
-        raise ConfigError(
-            f"{config.where}: no configuration or release {name!r}; there are: {known}"
-        )
+        raise ConfigError(f"{config.where}: no configuration or release {name!r}; known: {known}")
     if kept := kept_scores(workspace, name):
         return Reference(name, releases[name], kept)
     raise StoreError(f"{config.corpus}: {name} has no scores on any of the current queries")
@@ -186,11 +184,9 @@ def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric
     texts = {q.query_id: q.query for q in load_queries(workspace)}
     mine, theirs = (side.scores.get(metric, {}) for side in (one, other))
     both = {q: (mine[q], theirs[q]) for q in mine if q in theirs and q in texts}
-    changes = {q: a - b for q, (a, b) in both.items() if a is not None and b is not None}
+    diffs = {q: a - b for q, (a, b) in both.items() if a is not None and b is not None}
     for word, sign in (("A wins", 1), ("A loses", -1)):
-        some = sorted(
-            (q for q, d in changes.items() if sign * d > 0), key=lambda q: -sign * changes[q]
-        )
+        some = sorted((q for q, d in diffs.items() if sign * d > 0), key=lambda q: -sign * diffs[q])
         if not some:
             continue
         firsts.append(some[0])

@@ -97,10 +97,7 @@ def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
         following = ("run",)
         console.print(f"{count} forgotten; the next run tries these documents again")
     else:
-        say(
-            f"{count}. Repair or replace a file, or change the named setting, and run again; to "
-            f"try them unchanged:"
-        )
+        say(f"{count}. Repair files or the named settings, and run again; to try them unchanged:")
     show_next(rag(*following, file=file, corpus=workspace.config.corpus))
 
 
@@ -114,10 +111,8 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
     doubts, indexed = warnings_of(document.metadata), find_copies(workspace).get(document_id)
     if as_json:
         record = {name: getattr(document, name) for name in ("document_id", "title", "media_type")}
-        record["metadata"] = dict(document.metadata)
-        print_json(
-            {**record, "warnings": doubts, "indexed_as": indexed, "page": page, "text": text}
-        )
+        record |= {"metadata": dict(document.metadata), "warnings": doubts, "indexed_as": indexed}
+        print_json({**record, "page": page, "text": text})
         return
     pages = f"{counted(int(document.metadata['pages']), 'page')}, " if document.page_map else ""
     about = f"{document.title}; {document.media_type}, {pages}{len(document.text):,} characters"

@@ -108,6 +108,4 @@ def _shortest(file: Path, corpus: str) -> list[str]:
 
 def _listed(found: Sequence[tuple[Path, str]]) -> str:
     names = [name for _, name in found]
-    return ", ".join(
-        str(file) if names.count(name) > 1 else f"{name} ({file})" for file, name in found
-    )
+    return ", ".join(str(f) if names.count(n) > 1 else f"{n} ({f})" for f, n in found)

@@ -42,10 +42,7 @@ class _Commands(TyperGroup):
     def _further(self, own: Collection[str]) -> Mapping[str, typer.Typer]:
         further = load_group(COMMANDS, typer.Typer)
         for name in further.keys() & own:
-            warn_once(
-                f"{origin(COMMANDS, name)}: {name!r} is a command of rag; give the entry "
-                f"point another name"
-            )
+            warn_once(f"{origin(COMMANDS, name)}: {name!r} is a command of rag; rename it")
         return {name: app for name, app in further.items() if name not in own}
 
 
@@ -93,9 +90,7 @@ def _before_each_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
     ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print the traceback of an error, too.")
-    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print tracebacks, too.")] = False,
 ) -> None:
     set_verbose(verbose)
     load_secrets()

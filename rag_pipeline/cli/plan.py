@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -76,15 +75,10 @@ def show_plan(file: Path, as_json: bool) -> None:
     made = 0 if config.queries_path else min(MADE_QUESTIONS, len(workspace.documents().state()))
     found, start = measure(workspace, found, made)
     console.print(_table(config.corpus, found))
-    with_made = f"This includes about {counted(made, 'question')} that `rag questions` makes."
-    told = (
-        totals(found, start),
-        [with_made] if made else [],
-        _reasons(found),
-        estimate_lines(found),
-        _notes(config),
-    )
-    for line in chain.from_iterable(told):
+    told = totals(found, start)
+    if made:
+        told.append(f"This includes about {counted(made, 'question')} that `rag questions` makes.")
+    for line in (*told, *_reasons(found), *estimate_lines(found), *_notes(config)):
         console.print(line)
     for line in _largest(workspace, found, changes, file):
         say(line)

@@ -104,9 +104,7 @@ def make_and_write(
     if not made.rows:
         told = ", ".join(f"{n} {reason}" for reason, n in made.refused.most_common())
         facts = f"the rules found {counted(made.facts, 'fact')} in {len(documents)} documents"
-        why = (
-            f"no question passed; {facts} (they read English and German). Write questions yourself"
-        )
+        why = f"no question passed; {facts} (they read English and German). Write some yourself"
         if chat is not None:
             why = f"no question of {chat} passed: {told or 'none written'}"
         raise InputError(f"{config.corpus}: {why}")
@@ -170,10 +168,8 @@ def _explain_few(made: MadeQuestions, documents: int, chat: str | None) -> None:
         told = ", ".join(f"{n} {escape(reason)}" for reason, n in made.left_out.most_common())
         say(f"of {counted(documents, 'document')}, these gave no question: {told}")
     source = "candidate facts" if chat is None else f"prompts of {escape(chat)}"
-    refused = ", ".join(
-        f"{n} {_PLAIN.get(reason, escape(reason))}" for reason, n in made.refused.most_common()
-    )
-    say(f"of {made.facts:,} {source}, refused: {refused or 'none'}")
+    lost = ", ".join(f"{n} {_PLAIN.get(why, escape(why))}" for why, n in made.refused.most_common())
+    say(f"of {made.facts:,} {source}, refused: {lost or 'none'}")
     model = ", or name a chat model: --chat" if chat is None else ""
     say(f"for more: write your own, or take a server's (rag questions import){model}")
 
@@ -208,10 +204,8 @@ def _cost(
     """Return the estimated cost of a chat model's questions as a record and as a line."""
     settings = workspace.config.chat(chat)
     prompts = prompts_of(documents, *wanted)
-    tokens = sum(
-        (expected_tokens(prompt, settings, n == 0) for n, prompt in enumerate(prompts)),
-        ChargedTokens(),
-    )
+    counts = (expected_tokens(prompt, settings, n == 0) for n, prompt in enumerate(prompts))
+    tokens = sum(counts, ChargedTokens())
     usd = price(workspace, priced_model(workspace, settings), tokens)
     cost = "an unknown price" if usd is None else f"{usd:.4f} USD"
     return {"prompts": len(prompts), "input_tokens": tokens.input, "usd": usd}, (

@@ -77,7 +77,7 @@ def run_corpus(
         set_verbose(True)
     workspace = Workspace(config)
     with lease(workspace.store, wait, lambda said: console.print(f"waiting: {escape(said)}")):
-        results = _run(workspace, config, configuration, verbose)
+        results = _run(workspace, configuration, verbose)
     if json_out:
         text = json.dumps(summarize_run(workspace, results, configuration), indent=1) + "\n"
         write_file("--json", json_out, text)
@@ -92,11 +92,9 @@ def run_corpus(
             _show_next(config, file, search=any(result.ran for result in results))
 
 
-def _run(
-    workspace: Workspace, config: CorpusConfig, configuration: str | None, verbose: bool
-) -> list[Done]:
+def _run(workspace: Workspace, configuration: str | None, verbose: bool) -> list[Done]:
     started, cpu = time.perf_counter(), time.process_time()
-    plan = RunPlan(workspace, steps(config, configuration), always=True)
+    plan = RunPlan(workspace, steps(workspace.config, configuration), always=True)
     position = workspace.ledger.position() if plan.pays else 0
     plan.estimate()
     costs = ""

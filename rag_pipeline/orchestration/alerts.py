@@ -176,9 +176,7 @@ def post(variable: str, corpus: str, text: str) -> None:
     """
     address = os.environ.get(variable, "")
     if not address.startswith(("http://", "https://")):
-        raise ConfigError(
-            f"alerts.webhook_env: {variable} is not set to an http:// or https:// address"
-        )
+        raise ConfigError(f"alerts.webhook_env: {variable} holds no http:// or https:// address")
     import httpx
 
     message = {"text": f"{corpus}: {text}", "corpus": corpus}

@@ -43,6 +43,8 @@ _NAMED = 5
 Job: TypeAlias = "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"
 Jobs = Mapping[str, Job]
 """Jobs by the names of their assets. The key `""` has the job of the whole corpus."""
+Requested: TypeAlias = "list[dg.RunRequest] | str"
+"""The runs that a sensor requests, or the reason for none."""
 
 
 def build_jobs(
@@ -111,7 +113,7 @@ def _sensor(
     workspace: Workspace,
     name: str,
     jobs: Iterable[Job],
-    look: Callable[[Workspace, dg.SensorEvaluationContext], list[dg.RunRequest] | str],
+    look: Callable[[Workspace, dg.SensorEvaluationContext], Requested],
     description: str,
     status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
@@ -148,9 +150,7 @@ def _sensor(
 def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
     documents = Step("documents")
 
-    def look(
-        workspace: Workspace, context: dg.SensorEvaluationContext
-    ) -> list[dg.RunRequest] | str:
+    def look(workspace: Workspace, context: dg.SensorEvaluationContext) -> Requested:
         config = workspace.config
         if documents in running_steps(context.instance, config):
             return "the documents are being loaded"
@@ -184,9 +184,7 @@ def outside_hours(config: CorpusConfig, now: datetime) -> str | None:
 def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
     loaded = set(steps(workspace.config))
 
-    def look(
-        workspace: Workspace, context: dg.SensorEvaluationContext
-    ) -> list[dg.RunRequest] | str:
+    def look(workspace: Workspace, context: dg.SensorEvaluationContext) -> Requested:
         config = workspace.config
         last = LastLook(context, sources_digest(config))
         if last.is_valid:

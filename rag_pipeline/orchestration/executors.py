@@ -18,9 +18,7 @@ from rag_pipeline.errors import ConfigError, import_extra
 
 EXECUTORS = ("in_process", "multiprocess", "celery", "k8s", "ecs")
 
-_FORKED = {
-    "start_method": {"forkserver": {"preload_modules": ["rag_pipeline.orchestration.one_run"]}}
-}
+_FORKED = {"start_method": {"forkserver": {"preload_modules": [f"{__package__}.one_run"]}}}
 """Settings that fork each step's process from a process with the pipeline already imported."""
 
 _VISIBILITY_SECONDS = 3600

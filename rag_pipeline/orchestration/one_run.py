@@ -125,10 +125,8 @@ class Work:
         yield from self._shown(context, wanted)
         errors = {s: e for s in wanted if (e := self.failed.get(s)) is not None}
         told = self._failure(errors) if errors else None
-        policy = context.op_def.retry_policy
-        if not (
-            told and told.allow_retries and policy and context.retry_number < policy.max_retries
-        ):
+        retries = policy.max_retries if (policy := context.op_def.retry_policy) else 0
+        if not (told and told.allow_retries and context.retry_number < retries):
             yield dg.Output(None)
         if told:
             raise told

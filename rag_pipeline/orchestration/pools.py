@@ -40,11 +40,9 @@ class PoolPlace:
 
     def leave(self, why: str) -> None:
         """Free the slot and log the reason."""
-        context = self._context
-        context.log.info(why)
-        context.instance.event_log_storage.free_concurrency_slot_for_step(
-            context.run_id, self._step
-        )
+        op = self._context
+        op.log.info(why)
+        op.instance.event_log_storage.free_concurrency_slot_for_step(op.run_id, self._step)
         self._left = True
 
     def take_again(self) -> None:

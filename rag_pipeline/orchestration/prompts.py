@@ -38,9 +38,7 @@ def build_prompt_assets(
             require_dspy()
             from rag_pipeline.assistant.optimization import optimize_prompts
 
-            made = optimize_prompts(
-                corpus, sentence_vectors, config.metric, config.trials, config.seed
-            )
+            made = optimize_prompts(corpus, sentence_vectors, **config.model_dump())
         scores = {"score_before": made.score_before, "score_after": made.score_after}
         metadata: dict[str, Any] = {
             "model": made.model,

@@ -79,10 +79,9 @@ def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """
     if run.status != dg.DagsterRunStatus.FAILURE:
         return False
-    records = instance.get_records_for_run(
-        run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE
-    ).records
-    return all(_is_from_outside(record.event_log_entry) for record in records)
+    failed = dg.DagsterEventType.STEP_FAILURE
+    found = instance.get_records_for_run(run.run_id, of_type=failed).records
+    return all(_is_from_outside(record.event_log_entry) for record in found)
 
 
 def _is_from_outside(entry: dg.EventLogEntry) -> bool:

@@ -289,18 +289,13 @@ def run_request(
     config: CorpusConfig, step: Step | None, inputs: str | None = None
 ) -> dg.RunRequest:
     """Return the request of one step, or of all stale steps, with tags for the inputs."""
-    tags = {} if inputs is None else {INPUTS_TAG: inputs}
-    return dg.RunRequest(
-        job_name=job_of(config, step),
-        partition_key=step.partition if step else None,
-        # The sensor repeats the request, so a retry by the daemon would be a second run.
-        tags={
-            "corpus": config.corpus,
-            SOURCES_TAG: sources_digest(config),
-            "dagster/max_retries": "0",
-            **tags,
-        },
-    )
+    # The sensor repeats the request, so a retry by the daemon would be a second run.
+    sources = sources_digest(config)
+    tags = {"corpus": config.corpus, "dagster/max_retries": "0", SOURCES_TAG: sources}
+    if inputs is not None:
+        tags[INPUTS_TAG] = inputs
+    partition = step.partition if step else None
+    return dg.RunRequest(job_name=job_of(config, step), partition_key=partition, tags=tags)
 
 
 def job_of(config: CorpusConfig, step: Step | None) -> str:

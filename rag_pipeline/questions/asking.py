@@ -73,9 +73,7 @@ def _is_whole(sentence: str, asked: Asked) -> bool:
     return bool(has_content) and not _RUNS_ON.search(answer)
 
 
-def asked_of(
-    sentence: str, language: str, about: str = "", persons: Collection[str] = ()
-) -> Asked | None:
+def asked_of(sentence: str, language: str, about: str, persons: Collection[str]) -> Asked | None:
     """Return the question that a sentence answers, or None if no form makes a clear question.
 
     The sentence begins in lower case, unless its first word is a name. `about` is the title of its

@@ -168,10 +168,8 @@ def _is_head(cells: Sequence[str]) -> bool:
 
 
 def _is_name(cell: str) -> bool:
-    is_said = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]", cell)
-    return (
-        bool(is_said) and len(cell) <= _LONGEST and not (_SUM.fullmatch(cell) or quantities(cell))
-    )
+    plain = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]", cell)
+    return bool(plain) and len(cell) <= _LONGEST and not (_SUM.fullmatch(cell) or quantities(cell))
 
 
 def _language(head: Sequence[str], text: str) -> str:
@@ -218,11 +216,8 @@ def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") 
     """Return the German question for a cell, without question mark. See `english`."""
     if _CURRENCY.fullmatch(heading.strip()):
         return f"welcher Betrag steht bei „{name}“ unter „{heading.strip()}“"
-    shown = re.sub(
-        r"(?<=[a-zäöüß]{3})[- ]?(?:Nr\.?|Nummer)$|(?<=^Telefon)$",
-        "nummer",
-        " ".join(_heading(heading)),
-    )
+    number = r"(?<=[a-zäöüß]{3})[- ]?(?:Nr\.?|Nummer)$|(?<=^Telefon)$"
+    shown = re.sub(number, "nummer", " ".join(_heading(heading)))
     article, is_number = _article(shown.casefold()), bool(_NUMBER.fullmatch(said))
     if not article or shown.islower():
         asks = "welcher Wert steht" if is_number else "was steht"
@@ -242,9 +237,7 @@ def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") 
 def _in_unit(heading: str, said: str, unit: str) -> str:
     """Return " in" and a bare number's unit from its heading or from another column, or ""."""
     own = _UNIT.search(heading.replace("_", " "))
-    is_counted = re.search(
-        r"(?:quantity|amount|stock|menge|anzahl|bestand)$", heading.strip(), re.I
-    )
+    is_counted = re.search(r"(?:quantity|amount|stock|menge|anzahl|bestand)\s*$", heading, re.I)
     shown = own[0].strip(" ()[]:") if own else ""
     if not _MEASURE.fullmatch(shown):
         shown = unit if is_counted and re.fullmatch(r"[^\W\d_]{1,14}[²³%]?", unit) else ""

@@ -181,11 +181,8 @@ class Certifier(AbstractContextManager["Certifier"]):
 
     def finds(self, query: str, gold: GoldSpan) -> bool:
         """Return whether a search of all documents or of the span's document finds the span."""
-        inside = self._inside[gold.document_id]
-        return (
-            self._rank(query, gold, None) <= _FOUND
-            or self._rank(query, gold, inside) <= _FOUND_INSIDE
-        )
+        found = self._rank(query, gold, None) <= _FOUND
+        return found or self._rank(query, gold, self._inside[gold.document_id]) <= _FOUND_INSIDE
 
     def refuse(self, problem: str) -> None:
         """Count a refused question by its problem."""
@@ -249,12 +246,10 @@ class Certifier(AbstractContextManager["Certifier"]):
         """Return whether a question names this document more clearly than any other."""
         n = len(self._called)
         weight = {t: idf(n, self._calling[t]) for t in terms if self._calling[t]}
-        score = {
-            d: sum(w for t, w in weight.items() if t in own) for d, own in self._called.items()
-        }
-        own = score.pop(document_id)
+        sums = {d: sum(w for t, w in weight.items() if t in own) for d, own in self._called.items()}
+        own = sums.pop(document_id)
         unique = idf(n, 1)
-        return own >= unique and own - max(score.values(), default=0.0) >= min(_NAMED, unique / 2)
+        return own >= unique and own - max(sums.values(), default=0.0) >= min(_NAMED, unique / 2)
 
     def _sentences(self, chunk_id: str) -> list[_Sentence]:
         if chunk_id not in self._read:

@@ -99,9 +99,7 @@ _LED = re.compile(
 )
 """Words before a clause that is a sentence by itself: "However, …", "Each party agrees that …"."""
 _SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
-_LINKS = frozenset(
-    "of the and for in to on a an with by der die das des und für von zur zum".split()
-)
+_LINKS = {*"of the and for in to on a an with by der die das des und für von zur zum".split()}
 _NAME = re.compile(rf"(?:[A-Z][\w&’'.-]*,?\s+){{1,6}}(?:{COMPANY})\b\.?")
 EMPTY_HEADINGS = frozenset(
     "definitions introduction general miscellaneous overview background preamble recitals contents "

@@ -54,9 +54,7 @@ def without_synthetic(path: Path) -> int:
 
 
 def _is_unreviewed(line: str) -> bool:
-    if not line.strip():
-        return False
-    row = json.loads(line)
+    row = json.loads(line) if line.strip() else {}
     return bool(row.get("synthetic")) and not (row.get("metadata") or {}).get("review")
 
 
@@ -95,9 +93,8 @@ def drop(path: Path, query_ids: Collection[str]) -> Path:
 def rejected(path: Path) -> set[str]:
     """Return the ids of the questions that were rejected from a queries file."""
     file = path.with_suffix(_REJECTED)
-    if not file.is_file():
-        return set()
-    return {json.loads(line)["query_id"] for line in read_lines(file) if line}
+    lines = read_lines(file) if file.is_file() else []
+    return {json.loads(line)["query_id"] for line in lines if line}
 
 
 def read_lines(path: Path) -> list[str]:

@@ -101,20 +101,18 @@ def german_value(sentence: str, value: Span, kind: str, about: str) -> Iterator[
         yield f"wie {'lang' if kind == 'duration' else 'hoch'} ist die {said['noun']}"
     elif said := _VERB_SECOND.fullmatch(before):
         rest = re.sub(r"(?:^| )und .*$|^ ?je .*$", "", after)
-        subject, verb = said["s"], said["v"]
-        held = f"{said['mid']} {rest}"
+        subject, verb, mid = said["s"], said["v"], said["mid"]
+        held = f"{mid} {rest}"
         is_odd = re.search(r"\bvom \d|\b(?:und|oder|nicht|kein\w*|sich)\b", held) or "," in rest
         # "Sichtbare Schäden melden Händler": the object may come first.
-        is_odd = is_odd or (
-            said["mid"][:1].isupper() and not re.match(r"(?:der|die|das|eine?) ", subject)
-        )
+        is_odd = is_odd or (mid[:1].isupper() and not re.match(r"(?:der|die|das|eine?) ", subject))
         is_odd = is_odd or _NO_GERMAN.search(f"{subject} {held}") or is_vague(subject, about)
         if is_odd or len(held.split()) > 14 or (kind == "amount" and not _SUMS.fullmatch(verb)):
             return
         for ahead, asks in _AHEAD.get(kind, ()):
-            if lead := re.search(rf"(?:{ahead}){_BOUND}$", f"{verb} {said['mid']}"):
-                mid = f"{verb} {said['mid']}"[: lead.start()].removeprefix(verb)
-                yield f"{asks} {verb} {subject} {mid} {rest}"
+            if lead := re.search(rf"(?:{ahead}){_BOUND}$", f"{verb} {mid}"):
+                kept = f"{verb} {mid}"[: lead.start()].removeprefix(verb)
+                yield f"{asks} {verb} {subject} {kept} {rest}"
                 return
 
 

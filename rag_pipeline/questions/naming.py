@@ -141,9 +141,7 @@ def _kind(document: Document, owners: Sequence[str]) -> str:
         words = [word.casefold() for word in re.findall(r"[^\W\d_][\w-]*", text)]
         at = next((i for i in reversed(range(len(words))) if words[i] in _KINDS), None)
         if at is not None:
-            before = list(
-                takewhile(lambda w: w in known and w not in no_part, reversed(words[:at]))
-            )
+            before = [*takewhile(lambda w: w in known and w not in no_part, reversed(words[:at]))]
             # "Board of Governors Confidentiality Agreement": the words before may be half a name.
             is_whole = len(before) <= 2 and words[at - len(before) - 1] not in _NO_PART
             kind = " ".join((*reversed(before), words[at])) if is_whole else words[at]

@@ -29,12 +29,8 @@ class WaitingQuestion:
 
 def waiting(config: CorpusConfig) -> list[QueryRecord]:
     """Return the synthetic questions that nobody has reviewed."""
-    path = config.queries_path
-    return [
-        r
-        for r in (files.read_questions(path) if path else [])
-        if r.synthetic and not r.metadata.get("review")
-    ]
+    records = files.read_questions(config.queries_path) if config.queries_path else []
+    return [r for r in records if r.synthetic and not r.metadata.get("review")]
 
 
 def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> WaitingQuestion | None:

@@ -142,9 +142,7 @@ def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
     """Yield several wordings of the question that a fact answers. They name no document."""
     made: Iterable[str | None] = [fact.question]
     if fact.kind in _FORMS and not fact.question:
-        forms = [
-            form.format(fact.subject.strip(" .:")) for form in _FORMS[fact.kind][fact.language]
-        ]
+        forms = [f.format(fact.subject.strip(" .:")) for f in _FORMS[fact.kind][fact.language]]
         random.shuffle(forms)
         made = forms[:2]
     elif fact.language == "de" and not fact.question:
@@ -184,11 +182,9 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     clause, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .;")
     if summed := _OF_SUM.search(clause):
         use = re.match(r" (?:for|per|on) [\w -]{3,40}$", after)
-        is_unknown = re.fullmatch(
-            r"fee|penalty|charge|fine|discount|rate|bonus|delay", summed["noun"]
-        )
+        unknown = re.fullmatch(r"fee|penalty|charge|fine|discount|rate|bonus|delay", summed["noun"])
         # A reader cannot know which fee is meant, or whether it is given back.
-        if (is_unknown and not use) or _GIVEN_BACK.search(clause):
+        if (unknown and not use) or _GIVEN_BACK.search(clause):
             return None
         how = {"duration": "how long", "amount": "how much"}.get(fact.kind, "how high")
         return f"{how} is the {summed['noun']}{use[0] if use else ''}"
@@ -274,11 +270,9 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         or re.search(r"\b(?:not|never|no|exceed)\b|\b(?:or|and) \w+(?:ed\b|s \w)", verb)
     ):
         return None
-    if (
-        quantities(verb)
-        or not is_clause(f"{verb} x {rest}".rstrip())
-        or re.search(r"\b(?:that|which|who)\b", verb)
-    ):
+    if quantities(verb) or re.search(r"\b(?:that|which|who)\b", verb):
+        return None
+    if not is_clause(f"{verb} x {rest}".rstrip()):
         return None
     is_part = fact.kind in ("percentage", "amount") or verb.startswith(("receive", "get", "have"))
     if rest.startswith("of ") and is_part:

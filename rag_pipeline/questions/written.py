@@ -31,6 +31,7 @@ from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.two_documents import pairs_alike
 
 SourceSpan = tuple[Document, Span]
+SourcePair = tuple[SourceSpan, SourceSpan]
 _PASSAGE = 1_500
 _EACH = 2
 """Maximum number of answered questions per passage, and of unanswered questions."""
@@ -45,9 +46,7 @@ _SCHEMA = object_schema(
         "unanswered": {"type": "array", "items": _TEXT},
     }
 )
-_BOTH_SCHEMA = object_schema(
-    dict.fromkeys(("question", "answer", "first_quote", "second_quote"), _TEXT)
-)
+_OF_TWO = object_schema(dict.fromkeys(("question", "answer", "first_quote", "second_quote"), _TEXT))
 
 
 def write_questions(
@@ -112,19 +111,14 @@ def prompts_of(
 
 def _sources(
     documents: Sequence[Document], wanted: int, several: int, unanswerable: int
-) -> tuple[list[SourceSpan], list[tuple[SourceSpan, SourceSpan]]]:
+) -> tuple[list[SourceSpan], list[SourcePair]]:
     passages = list(_passages(documents, max(wanted, unanswerable)))
     return passages, list(_pairs(documents, several))
 
 
-def _prompts(
-    passages: Sequence[SourceSpan], pairs: Sequence[tuple[SourceSpan, SourceSpan]]
-) -> list[Prompt]:
+def _prompts(passages: Sequence[SourceSpan], pairs: Sequence[SourcePair]) -> list[Prompt]:
     of_one = (_PROMPT.prompt(passage=_shown(*one), schema=_SCHEMA) for one in passages)
-    of_two = (
-        _BOTH.prompt(passages=[_shown(*one), _shown(*other)], schema=_BOTH_SCHEMA)
-        for one, other in pairs
-    )
+    of_two = (_BOTH.prompt(passages=[_shown(*a), _shown(*b)], schema=_OF_TWO) for a, b in pairs)
     return [*of_one, *of_two]
 
 
@@ -164,9 +158,7 @@ class _Checked:
             else:
                 self._certifier.refuse(problem)
 
-    def of_two(
-        self, pair: tuple[SourceSpan, SourceSpan], written: dict[str, str]
-    ) -> Iterator[QuestionRow]:
+    def of_two(self, pair: SourcePair, written: dict[str, str]) -> Iterator[QuestionRow]:
         """Yield the row of a question about two documents if a search finds both quotes."""
         quotes = written["first_quote"], written["second_quote"]
         gold = [
@@ -206,7 +198,7 @@ def _passages(documents: Sequence[Document], wanted: int) -> Iterator[SourceSpan
     yield from islice(round_robin(queues), number)
 
 
-def _pairs(documents: Sequence[Document], wanted: int) -> Iterator[tuple[SourceSpan, SourceSpan]]:
+def _pairs(documents: Sequence[Document], wanted: int) -> Iterator[SourcePair]:
     if not wanted:
         return
     by_id = {d.document_id: d for d in documents}

@@ -69,7 +69,7 @@ def test_a_release_is_compared_by_the_scores_kept_of_it(released: Released) -> N
 
 def test_unknown_names_are_answered_with_the_known_ones(released: Released) -> None:
     file, _ = released
-    known = "no configuration or release 'nope'; there are: default, plain, rel"
+    known = "no configuration or release 'nope'; known: default, plain, rel"
     assert known in refused("compare", "default", "nope", "-c", file)
     assert "no query 'q9'; there are: q1, q2, q3, q4" in refused("explain", "q9", "-c", file)
     known = "no configuration 'nope'; there are: default, plain"

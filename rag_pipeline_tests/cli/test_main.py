@@ -52,7 +52,7 @@ def test_a_plugin_takes_no_name_of_a_command(tmp_path: Path) -> None:
     write_package(tmp_path, "claiming", points, "import typer\n\napp = typer.Typer()\n")
     helped = rag_with(tmp_path, "--help")
     assert helped.returncode == 0
-    said = "'run' of claiming (claiming:app): 'run' is a command of rag; give the entry point"
+    said = "'run' of claiming (claiming:app): 'run' is a command of rag; rename it"
     assert said in " ".join(helped.stderr.split())
     assert "Only stale steps run" in rag_with(tmp_path, "run", "--help").stdout
     assert rag_with(tmp_path, "--version").stderr == "", "ours need no look at those of others"

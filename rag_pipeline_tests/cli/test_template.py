@@ -261,5 +261,5 @@ def test_a_folder_is_enough_and_what_is_written_into_it_is_no_document(
 
 
 def test_a_folder_that_is_not_there_is_no_corpus(here: Path) -> None:
-    missing = "Missing option '--documents', and there is no folder 'x' here"
+    missing = "Missing '--documents', and there is no folder 'x' here"
     assert missing in refused("init", "x")

@@ -174,7 +174,7 @@ def test_a_webhook_that_refuses_is_named_by_its_variable_alone(webhook, monkeypa
         post(VARIABLE, "tiny", "text")
     assert "secret-path" not in str(error.value)
     monkeypatch.delenv(VARIABLE)
-    with pytest.raises(ConfigError, match=f"{VARIABLE} is not set to an http"):
+    with pytest.raises(ConfigError, match=f"{VARIABLE} holds no http"):
         post(VARIABLE, "tiny", "text")
 
 

@@ -82,12 +82,8 @@ def ask(
     question: Annotated[str, argument("QUESTION", "The question to answer.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    document: Annotated[
-        str | None, option("ID", "Search this document only.", "--document", "-d")
-    ] = None,
-    instructions: Annotated[
-        str, option("TEXT", "Guidance for the chat model, if one is set.")
-    ] = "",
+    document: Annotated[str | None, option("ID", "Only this document.", "--document", "-d")] = None,
+    instructions: Annotated[str, option("TEXT", "Guidance for the chat model, if any.")] = "",
     follow: Annotated[
         list[str] | None,
         option("QUESTION", "An earlier question; repeat the option for several, oldest first."),
@@ -146,9 +142,7 @@ def verify(
     answer: Annotated[Path, argument("ANSWER", "A file with the JSON of an answer.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    bundle: Annotated[
-        Path | None, option("FILE", "Read the release from this bundle, not from the store.")
-    ] = None,
+    bundle: Annotated[Path | None, option("FILE", "Read the release from this bundle.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Prove that the documents of a kept answer's release contain the answer's sources.
@@ -237,9 +231,7 @@ def serve(
     transport: Annotated[str, option("http|stdio", "How clients connect.")] = "http",
     host: Annotated[str, option("HOST", "Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, option("PORT", "Port to listen on.", min=1, max=65535)] = 9003,
-    token_env: Annotated[
-        str, option("NAME", "Environment variable with the bearer token.")
-    ] = "RAG_TOKEN",
+    token_env: Annotated[str, option("NAME", "Variable with the bearer token.")] = "RAG_TOKEN",
     allow_host: Annotated[
         list[str] | None, option("HOST[:PORT]", "Backend that requests may name by header.")
     ] = None,
@@ -253,16 +245,12 @@ def serve(
     feedback: Annotated[
         Path | None, option("FILE", "Keep judgements of answers in this file, at /v1/feedback.")
     ] = None,
-    review: Annotated[
-        bool, flag("--review", "Also serve /review, to decide on synthetic questions.")
-    ] = False,
+    review: Annotated[bool, flag("--review", "Serve /review for synthetic questions.")] = False,
     drain: Annotated[
         int,
         option("SECONDS", "Time to keep answering after SIGTERM, while /ready says 503.", min=0),
     ] = 0,
-    workers: Annotated[
-        int, option("N", "Processes that share port, releases and rates.", min=1)
-    ] = 1,
+    workers: Annotated[int, option("N", "Processes on one port, with shared rates.", min=1)] = 1,
     memory: Annotated[
         int, option("MB", "Memory of a process for open corpora; 0: half of the machine's.", min=0)
     ] = 0,

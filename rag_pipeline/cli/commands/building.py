@@ -34,9 +34,7 @@ _MIGRATE = "Predict gain and cost of another embedding from a sample, and keep i
 @app.command(short_help="Write a commented corpus file.")
 def init(
     name: Annotated[str, argument("NAME", _NAME)],
-    documents: Annotated[
-        Path | None, option("DIR", "Folder (or one file) with the documents.")
-    ] = None,
+    documents: Annotated[Path | None, option("DIR", "Folder or file with the documents.")] = None,
     queries: Annotated[Path | None, option("FILE", "queries.jsonl to measure with.")] = None,
     store: Annotated[str, option("DIR", "Folder, or s3:// prefix, for the store.")] = "data/store",
     output: Annotated[Path | None, option("FILE", "File to write [NAME.yaml].")] = None,
@@ -67,9 +65,7 @@ def init(
     if documents is None:
         documents = Path(name).expanduser()
         if not documents.exists():
-            raise typer.BadParameter(
-                f"Missing option '--documents', and there is no folder {name!r} here"
-            )
+            raise typer.BadParameter(f"Missing '--documents', and there is no folder {name!r} here")
         name = _corpus_name(documents)
     target = output or Path(f"{name}.yaml")
     initialize(name, documents, queries, store, target, force, model, exclude)
@@ -177,9 +173,7 @@ def _copy_sample(folder: Path) -> None:
 
 
 @app.command(short_help="Print the JSON Schema of corpus files.")
-def schema(
-    output: Annotated[Path | None, option("FILE", "Write to this file instead.")] = None,
-) -> None:
+def schema(output: Annotated[Path | None, option("FILE", "Write to this file.")] = None) -> None:
     """Print the JSON Schema of corpus files, with the settings of the installed plugins.
 
     An editor with a YAML language server completes and checks a corpus file that begins with
@@ -231,9 +225,7 @@ def run(
     configuration: Annotated[
         str | None, option("NAME", "Only this configuration and its inputs.")
     ] = None,
-    json_out: Annotated[
-        Path | None, option("OUT", "Also write the results to this file.", "--json")
-    ] = None,
+    json_out: Annotated[Path | None, option("OUT", "File for the results.", "--json")] = None,
     allow_deletions: Annotated[
         bool, flag("--allow-deletions", "Delete more documents than documents.max_deleted allows.")
     ] = False,
@@ -313,9 +305,7 @@ def show(
 def quarantine(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    retry: Annotated[
-        bool, flag("--retry", "Empty the quarantine, so that the next run tries again.")
-    ] = False,
+    retry: Annotated[bool, flag("--retry", "Let the next run try all documents again.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """List all documents in quarantine, each with the stage that refused it and the reason.

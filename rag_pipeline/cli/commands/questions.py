@@ -49,10 +49,7 @@ def make(
     several: Annotated[int, option("N", "Also N that need two documents.", min=0)] = 0,
     unanswerable: Annotated[int, option("N", "Also N that no document answers.", min=0)] = 0,
     chat: Annotated[
-        str | None,
-        option(
-            "NAME", "This chat model writes them; default: the corpus file's first; `none`: rules."
-        ),
+        str | None, option("NAME", "Chat model as writer [the corpus file's first]; `none`: rules.")
     ] = None,
     plan: Annotated[bool, flag("--plan", "With --chat: show the cost, and call nothing.")] = False,
     add: Annotated[bool, flag("--add", "Add them to a file with people's questions.")] = False,
@@ -123,14 +120,10 @@ def drop(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
 
 @app.command("import", short_help="Sample the questions in a server's log.")
 def import_(
-    log: Annotated[
-        Path, argument("LOG", "The file of `rag serve --log-questions` or `--feedback`, or a text.")
-    ],
+    log: Annotated[Path, argument("LOG", "A file of `rag serve --log-questions` or `--feedback`.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    number: Annotated[
-        int, option("N", "At most this many questions.", "--number", "-n", min=1)
-    ] = 50,
+    number: Annotated[int, option("N", "At most N questions.", "--number", "-n", min=1)] = 50,
     as_json: JsonFlag = False,
 ) -> None:
     """Sample questions that users asked a server, for labelling.

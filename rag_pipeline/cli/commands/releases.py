@@ -48,9 +48,7 @@ def releases(
 
 @app.command(short_help="Serve an earlier release again.")
 def rollback(
-    release_id: Annotated[
-        str | None, argument("RELEASE", "The release to serve [the previous one].")
-    ] = None,
+    release_id: Annotated[str | None, argument("RELEASE", "Its id [the previous release].")] = None,
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
 ) -> None:
@@ -161,9 +159,7 @@ def _write_corpus_file(target: Path, attributes: dict[str, Any]) -> "CorpusConfi
 def gc(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    dry_run: Annotated[
-        bool, flag("--dry-run", "List the data to delete, and delete nothing.")
-    ] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only list the data to delete.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Delete from the store everything that the corpus file's `retention` does not keep.
@@ -201,9 +197,7 @@ def doctor(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     repair: Annotated[bool, flag("--repair", "Repair the store.")] = False,
-    full: Annotated[
-        bool, flag("--full", "Read every byte of the store and compare it with its hash.")
-    ] = False,
+    full: Annotated[bool, flag("--full", "Compare every byte of the store with its hash.")] = False,
 ) -> None:
     """Check the installation, the corpus file and its store, and list faults to repair.
 
