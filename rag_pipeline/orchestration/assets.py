@@ -40,10 +40,10 @@ from rag_pipeline.orchestration.names import (
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
 from rag_pipeline.orchestration.staleness import (
     Newest,
+    ShownState,
     found_current,
     input_key,
     input_mapping,
-    materialization,
     version_made,
 )
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
@@ -218,9 +218,10 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
             data_version=dg.DataVersion(one.version),
         )
     if several:
-        graph, read = context.job_def.asset_layer.asset_graph, Newest()
+        shown = ShownState(workspace, context.instance, context.job_def.asset_layer.asset_graph)
+        read = Newest()
         for step, outcome in made.items():
-            yield materialization(workspace, context.instance, step, outcome, graph, read)
+            yield shown.materialization(step, outcome, read)
     if failed:
         said = [f"{s}: {e}" if several else str(e) for s, e in failed.items()]
         raise failure(said, list(failed.values()))

@@ -12,12 +12,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
 from rag_pipeline.orchestration.events import evaluation
 from rag_pipeline.orchestration.internals import cron_string_iterator, unstable
-from rag_pipeline.orchestration.names import (
-    asset_key,
-    asset_names,
-    identifier,
-    partitions_of,
-)
+from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, partitions_of
 from rag_pipeline.orchestration.requests import last_event
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.driver import check_step

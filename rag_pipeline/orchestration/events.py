@@ -8,14 +8,7 @@ from typing import Any, cast
 import dagster as dg
 
 from rag_pipeline.pipeline.asset import Check
-from rag_pipeline.pipeline.metadata import (
-    Details,
-    Link,
-    MetadataValue,
-    Picture,
-    Rows,
-    examples,
-)
+from rag_pipeline.pipeline.metadata import Details, Link, MetadataValue, Picture, Rows, examples
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.store.s3 import browser_address

@@ -26,7 +26,7 @@ from rag_pipeline.orchestration.requests import (
     sources_digest,
     summary,
 )
-from rag_pipeline.orchestration.staleness import Agreed, Graph, build_inputs, reconcile
+from rag_pipeline.orchestration.staleness import Agreed, Graph, ShownState, build_inputs
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.store.lease import at_work
@@ -141,8 +141,8 @@ class Observer:
         return list(stale)
 
     def _reconcile(self, context: Context, stale: Mapping[Step, str], *more: Any) -> int:
-        graph = self.graph(context)  # it may replace `_agreed`
-        return reconcile(self.now(), context.instance, graph, stale, self._agreed, *more)
+        shown = ShownState(self.now(), context.instance, self.graph(context))
+        return shown.reconcile(stale, self._agreed, *more)
 
     def observe_after(self, context: dg.OpExecutionContext, made: Collection[Step]) -> None:
         """Observe after a run. Log an error, because it must not fail the run."""

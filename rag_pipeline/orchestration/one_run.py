@@ -49,13 +49,7 @@ from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import process_tag
 from rag_pipeline.orchestration.requests import LEFT_TAG, SOURCES_TAG, left_over, sources_digest
-from rag_pipeline.orchestration.staleness import (
-    Newest,
-    found_current,
-    materialization,
-    observe_for_the_first_time,
-    version_made,
-)
+from rag_pipeline.orchestration.staleness import Newest, ShownState, found_current, version_made
 from rag_pipeline.pipeline.driver import (
     Checked,
     Done,
@@ -134,8 +128,8 @@ class Work:
     def _shown(self, context: dg.OpExecutionContext, wanted: Sequence[Step]) -> Iterator[Any]:
         """Yield Dagster's events for the driver's events, and log the rest."""
         workspace, instance = self.plan.workspace, context.instance
-        config, graph = workspace.config, self.observer.graph(context)
-        read = Newest()
+        config, read = workspace.config, Newest()
+        shown = ShownState(workspace, instance, self.observer.graph(context))
         left_out: dict[Step, int] = {}
         for event in drive(
             workspace,
@@ -151,12 +145,12 @@ class Work:
             match event:
                 case Made(outcome=outcome):
                     if not read:
-                        observe_for_the_first_time(workspace, instance, wanted)
+                        shown.observe_new_inputs(wanted)
                     same = step == DOCUMENTS and version_made(workspace, instance, step)
                     if same == outcome.version:  # no asset behind it has to wait for an event
                         yield found_current(workspace, step, metadata_of(outcome.metadata))
                     else:
-                        yield materialization(workspace, instance, step, outcome, graph, read)
+                        yield shown.materialization(step, outcome, read)
                 case Checked(check=check, result=result):
                     yield evaluation(key, step, check, result)
                 case Done(ran=False) if config.schedule is not None and step.row.watched:

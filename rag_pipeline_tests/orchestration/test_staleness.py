@@ -9,12 +9,12 @@ from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation import quality
 from rag_pipeline.indexing import tables
-from rag_pipeline.orchestration import observing, staleness
+from rag_pipeline.orchestration import observing
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.requests import survey
-from rag_pipeline.orchestration.staleness import Statuses
+from rag_pipeline.orchestration.staleness import ShownState, Statuses
 from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.registry import ASSETS
@@ -171,13 +171,13 @@ def test_dagster_is_asked_again_only_about_what_has_changed(tmp_path, built, hom
     observer = Observer(Workspace(load_config(built)))
     context = dg.build_sensor_context(instance=home)
     asked = []
-    real = staleness._reconcile
+    real = ShownState._reconcile
 
-    def noted(workspace, instance, graph, own, *more):
+    def noted(self, own, *more):
         asked.extend(own)
-        return real(workspace, instance, graph, own, *more)
+        return real(self, own, *more)
 
-    monkeypatch.setattr(staleness, "_reconcile", noted)
+    monkeypatch.setattr(ShownState, "_reconcile", noted)
     assert observer.observe_at_rest(context) == ("everything is current", 0)
     assert asked == steps(load_config(built))
     asked.clear()
