@@ -3,8 +3,8 @@
 import re
 
 from rag_pipeline.answering.forms import NO_ANSWER
-from rag_pipeline.indexing.warnings import EXCLUDED, UNREADABLE
 from rag_pipeline.loading.languages import any_language_of, language_of
+from rag_pipeline.search.unsearched import EXCLUDED, UNREADABLE
 
 LEFT_OUT = "{0} is left out: {1}; {2} is in force"
 DOUBTFUL = "{0} may not be in force: {1}"

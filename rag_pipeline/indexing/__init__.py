@@ -33,7 +33,6 @@ from rag_pipeline.indexing.tables import plan as plan
 from rag_pipeline.indexing.tables import update as update
 from rag_pipeline.indexing.tables import update_partition as update_partition
 from rag_pipeline.indexing.warnings import code_warning as code_warning
-from rag_pipeline.indexing.warnings import not_searched as not_searched
 from rag_pipeline.indexing.warnings import refused_documents as refused_documents
 from rag_pipeline.indexing.warnings import text_quality as text_quality
 from rag_pipeline.indexing.warnings import text_warnings as text_warnings

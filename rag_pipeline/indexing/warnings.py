@@ -1,7 +1,6 @@
 """Warn about doubtful texts of documents, and about chunks over an embedding's window."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rag_pipeline.chunking.sizes import SPECIAL_TOKENS
 from rag_pipeline.errors import installation
@@ -14,8 +13,6 @@ from rag_pipeline.workspace import Workspace
 
 _DOCUMENTS = 20
 """Approximate number of documents whose chunks are sampled, evenly spread over the corpus."""
-UNREADABLE = "not searched, because unreadable: {0}"
-EXCLUDED = "not searched, because excluded: {0}"
 _CHUNKS = 400
 """Maximum number of sampled chunks."""
 
@@ -51,34 +48,6 @@ def refused_documents(workspace: Workspace) -> list[str]:
     """Return a line for each file that could not be read as a document, sorted by id."""
     rows = workspace.quarantine("documents").read_rows(["document_id", "reason"])
     return sorted(f"{row['document_id']}: {row['reason']}" for row in rows)
-
-
-def not_searched(workspace: Workspace, query: str, excluded: bool = True) -> list[str]:
-    """Return a sentence about the unreadable files, and with `excluded` about the excluded ones.
-
-    A sentence names the 2 files or patterns whose names share most words with the query. If no name
-    shares a word, it names at most 2 files, or gives their number.
-    """
-    unread = [
-        row["document_id"] for row in workspace.quarantine("documents").read_rows(["document_id"])
-    ]
-    aside: dict[str, Sequence[str]] = {UNREADABLE: unread}
-    if excluded:
-        aside[EXCLUDED] = workspace.config.documents.exclude
-    asked, told = _words(query), []
-    for sentence, names in aside.items():
-        alike = {name: n for name in names if (n := len(asked & _words(name)))}
-        best = sorted(alike or names, key=lambda name: (-alike.get(name, 0), name))[:2]
-        if best:
-            is_few = alike or len(names) <= len(best)
-            told.append(sentence.format(", ".join(best) if is_few else f"{len(names):,} files"))
-    return told
-
-
-def _words(text: str) -> frozenset[str]:
-    from rag_pipeline.search.tokenization import default_tokenizer  # slow to import
-
-    return frozenset(default_tokenizer().tokenize(re.sub(r"[\W_]+", " ", text)))
 
 
 def code_warning(workspace: Workspace) -> str:

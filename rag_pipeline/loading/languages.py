@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
+from copy import copy
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -78,8 +79,14 @@ def languages_of(texts: Iterable[str]) -> dict[str, float]:
 @cache
 def _identifier(*codes: str) -> tuple[Any, Lock]:
     """Return a model of the languages `codes`, by default of all 97, and its lock."""
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    identifier = copy(_model())
     identifier.set_languages(list(codes) or None)
     return identifier, Lock()
+
+
+@cache
+def _model() -> Any:
+    """Return the model of all languages. It takes 75 MB of memory."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE)

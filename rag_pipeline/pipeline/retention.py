@@ -22,24 +22,12 @@ from rag_pipeline.release import Release
 from rag_pipeline.release.checks import FOLDER
 from rag_pipeline.release.manifest import readable
 from rag_pipeline.release.publishing import forget
+from rag_pipeline.store.store import Freed
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
 """A sweep looks for removable answers only above this share (0 to 1) of unused answers."""
 _DAY, _HOUR = 86_400.0, 3_600.0
-
-
-class Freed(NamedTuple):
-    """A removed part of a store: its kind, name, reason and size in bytes.
-
-    A dry run also lists parts that stay for now, with the time in UTC of their removal.
-    """
-
-    what: str
-    name: str
-    why: str
-    bytes: int
-    kept_until: str = ""
 
 
 def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:

@@ -42,7 +42,7 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
     A sentence names files, so only callers who may see all documents get it.
     """
     from rag_pipeline.config.access import read_caller
-    from rag_pipeline.indexing import not_searched
+    from rag_pipeline.search.unsearched import not_searched
 
     caller = read_caller(labels)
     chunks = corpus.search(query, k=k, where=where, caller=caller)

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import h11
+import pyarrow as pa
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -67,6 +68,7 @@ def serve_here(
 
 
 def _for_many_searches(corpora: Sequence[Corpus]) -> Assistant:
+    pa.set_memory_pool(pa.system_memory_pool())  # mimalloc would keep 8 MB for each thread
     for corpus in corpora:
         corpus.is_server = True
     return open_assistant(corpora)

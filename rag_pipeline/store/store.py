@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,19 @@ SHARED_CALLS = ".calls"
 
 _SEALED = ("checks/", "evaluation/", "hashes/", "outcomes/", "passed_checks/", "releases/")
 """Folders whose JSON files hold the hash of their content."""
+
+
+class Freed(NamedTuple):
+    """A removed part of a store: its kind, name, reason and size in bytes.
+
+    A dry run also lists parts that stay for now, with the time in UTC of their removal.
+    """
+
+    what: str
+    name: str
+    why: str
+    bytes: int
+    kept_until: str = ""
 
 
 class Store:

@@ -3,7 +3,8 @@
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline.indexing import not_searched, refused_documents, window_warnings
+from rag_pipeline.indexing import refused_documents, window_warnings
+from rag_pipeline.search.unsearched import not_searched
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import index
 from rag_pipeline_tests.testing.corpora import write_documents, write_file

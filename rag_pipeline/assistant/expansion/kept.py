@@ -20,9 +20,9 @@ from rag_pipeline.config import CorpusConfig, Expansion
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.indexing import document_rows
-from rag_pipeline.pipeline.retention import Freed
 from rag_pipeline.store import Store, Table, TableState
 from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA
+from rag_pipeline.store.store import Freed
 
 PREFIX = "expanded/"
 """Prefix of the ids of kept documents. A corpus's own document may have this prefix too."""
