@@ -59,7 +59,7 @@ def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) 
 
 def _checks(find: Callable[[], Path], full: bool) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "python", lambda: sys.version.split()[0]
-    yield "packages", _versions
+    yield "packages", lambda: ", ".join(f"{p} {importlib.metadata.version(p)}" for p in _PACKAGES)
     yield "packaged English model", _model
     yield "dagster home", _dagster_home
     loaded: list[CorpusConfig] = []
@@ -125,10 +125,6 @@ def _repair(file: Path, full: bool) -> None:
         show_next(rag("run", file=file, corpus=config.corpus))
 
 
-def _versions() -> str:
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
-
-
 def _model() -> str:
     from rag_pipeline.models.providers.minilm import MiniLM
 
@@ -139,10 +135,8 @@ def _model() -> str:
 
 def _models(config: CorpusConfig) -> str:
     used = sorted({one.embedding for one in config.all_configurations.values() if one.embedding})
-    ready = (
-        f"{counted(count := check_models(config), 'model')} {'is' if count == 1 else 'are'} ready"
-    )
-    return f"{ready}; none was called; embeddings: {', '.join(used) or 'none'}"
+    ready = f"{counted(check_models(config), 'model')} ready; none was called"
+    return f"{ready}; embeddings: {', '.join(used) or 'none'}"
 
 
 def _dagster_home() -> str:

@@ -101,8 +101,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         self._folder = tempfile.TemporaryDirectory(prefix="rag-questions-")
         self.refused: Counter[str] = Counter()
         self._tokenizer = Tokenizer(lexical)
-        self._documents: list[Document] = []
-        self._texts: dict[str, str] = {}
+        self._documents: dict[str, Document] = {}
         self._names: dict[str, frozenset[str]] = {}
         self._called: dict[str, frozenset[str]] = {}
         self._calling: Counter[str] = Counter()
@@ -114,9 +113,9 @@ class Certifier(AbstractContextManager["Certifier"]):
         build_lexical_index("bm25s", self._batches(documents), lexical, target)
         self._index = open_lexical_index(target)
         own = np.array(self._index.document_ids.to_pylist())
-        self.is_alone = len(self._texts) == 1
-        self._inside: dict[str, Any] = {d: own == d for d in self._texts}
-        self._amending = amendments(self._documents, are_all=True)
+        self.is_alone = len(self._documents) == 1
+        self._inside: dict[str, Any] = {d: own == d for d in self._documents}
+        self._amending = amendments(self._documents.values(), are_all=True)
 
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
@@ -129,14 +128,15 @@ class Certifier(AbstractContextManager["Certifier"]):
         `answer` is the expected answer, or None if it is unknown. `is_row` means that the span is a
         row of a table, and that the question holds the row's name.
         """
-        text = self._texts.get(gold.document_id, "")[gold.start : gold.end]
+        document = self._documents.get(gold.document_id)
+        text = document.text[gold.start : gold.end] if document else ""
         if not text.strip():
             return "unanswerable: there is no such span"
         if answer is not None and (told := self._answer_problem(query, gold, answer, text)):
             return told
-        section = section_at_end(self._texts[gold.document_id][: gold.end])
+        section = section_at_end(self._documents[gold.document_id].text[: gold.end])
         for amending in self._amending.get(gold.document_id, ()):
-            if section in sections_named(self._texts[amending]):
+            if section in sections_named(self._documents[amending].text):
                 return f"ambiguous: {amending} may change this section"
         terms = set(self._tokenizer.tokenize(query))
         # A number in a table has its unit in the head of its column.
@@ -300,8 +300,7 @@ class Certifier(AbstractContextManager["Certifier"]):
             )
 
     def _add(self, document: Document, chunks: Sequence[Chunk], contexts: Sequence[str]) -> None:
-        self._documents.append(document)
-        self._texts[document.document_id] = document.text
+        self._documents[document.document_id] = document
         name = f"{document.title} {readable_name(document.document_id)}"
         self._names[document.document_id] = frozenset(self._tokenizer.tokenize(name))
         called = frozenset(self._tokenizer.tokenize(" ".join((name, *contexts[:1]))))
