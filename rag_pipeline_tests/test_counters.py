@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from rag_pipeline.assistant import open_assistant
 from rag_pipeline.config import load_config
+from rag_pipeline.corpus import Corpus
+from rag_pipeline_tests.testing import app_server
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
 from rag_pipeline_tests.testing.model_faults import Failure, Fault, finished
@@ -37,6 +41,10 @@ class Service:
             "gate": {"metrics": []},
         }
         file = write_corpus(folder, **self.settings)
+        self.edit("Trains come last.")
+        (folder / "documents/policy/pets.md").write_text(
+            "# Pets\n\nDogs stay at home on Fridays.\n"
+        )
         queries = file.parent / "queries.jsonl"
         records = [json.loads(line) for line in queries.read_text().splitlines()]
         facts = {"entities": {"TIME": ["five (5) years"]}}
@@ -48,6 +56,19 @@ class Service:
         file = write_file(self.folder, **self.settings)
         told = sum(done.calls.made for done in run(load_config(file)))
         return told, self._logged() - before
+
+    def streamed(self, question: str) -> tuple[int, int]:
+        """Ask for a streamed answer; return the charges of the ledger and the server's requests."""
+        before = len(self.server.requests)
+        self.settings["assistant"] = {"chat": "small"}
+        corpus = Corpus.load(write_file(self.folder, **self.settings))
+        charged = len([*corpus.workspace.ledger.charges()])
+        with app_server.serving(open_assistant([corpus])) as app:
+            asked = {"query": question, "stream": True}
+            reply = httpx.post(f"{app.url}/v1/ask", json=asked, timeout=60, trust_env=False)
+        assert "event: answer" in reply.text
+        told = len([*corpus.workspace.ledger.charges()]) - charged
+        return told, len(self.server.requests) - before
 
     def _logged(self) -> int:
         single = sum(len(items_of(path, body)) for path, body, _ in self.server.requests)
@@ -86,11 +107,23 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 _fails: list[Failure] = []
+UNREADABLE, REFUSED = "That is hard to say in JSON.", "A hotel that no judge likes is refused."
+
+
+def unreadable(reply: Body) -> Any:
+    (choice,) = reply["choices"]
+    return {
+        **reply,
+        "choices": [{**choice, "message": {**choice["message"], "content": UNREADABLE}}],
+    }
 
 
 def failing(path: str, body: Body) -> Failure:
+    if REFUSED in str(body) and '"YES"' in str(body):  # the judge refuses
+        return Fault(400)
     asks = path in ("chat/completions", "embeddings", "rerank")
-    return _fails.pop() if _fails and asks else None
+    fits = _fails and (_fails[-1] is not unreadable or "response_format" in body)
+    return _fails.pop() if asks and fits else None
 
 
 @pytest.mark.long
@@ -114,6 +147,19 @@ def test_the_counts_are_those_of_the_servers_log(service: Service) -> None:
     _fails.extend([Fault(503), Fault(429), finished("length"), Fault(500)])
     said["retries and a cut reply"] = service.counted()
     assert not _fails
+    service.edit("Some replies are no scores.")
+    _fails.extend([unreadable] * 4)
+    said["replies that are repaired"] = service.counted()
+    assert not _fails
+    assert sum(UNREADABLE in str(body) for body in service.server.bodies) >= 2, "quoted in repairs"
+    service.edit(REFUSED)
+    said["a refused text"] = service.counted()
+    refused = [b for b in service.server.bodies if failing("chat/completions", b) is not None]
+    assert refused, "the judge was asked about it"
+    service.edit("The text is gone.")
+    (service.folder / "documents/policy/pets.md").unlink()
+    said["a deleted document"] = service.counted()
+    said["a streamed answer"] = service.streamed("How expensive may a hotel be?")
     service.chat["batch"] = True
     service.edit("Batches are cheap.")
     said["batches"] = service.counted()
@@ -123,6 +169,6 @@ def test_the_counts_are_those_of_the_servers_log(service: Service) -> None:
     assert {name: told for name, (told, _) in said.items()} == {
         name: logged for name, (_, logged) in said.items()
     }
-    assert len(said) == 8
+    assert len(said) == 12
     assert [name for name, (told, _) in said.items() if not told] == ["second run"]
     assert len(service.server.batches.submitted) > 0
