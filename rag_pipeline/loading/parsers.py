@@ -15,6 +15,7 @@ from collections.abc import Callable
 from datetime import date, time
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
@@ -73,6 +74,7 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
         reason = one_line(str(error))[:200] or type(error).__name__
         raise DocumentError(document_id, f"corrupt {suffix}: {reason}") from None
     title = one_line(parsed.title or title)
+    stem = PurePosixPath(unquote(document_id)).stem
     # Page maps and symbols hold offsets in the unchanged text.
     is_final = parsed.page_map or suffix in CODE_SUFFIXES
     text, unseen = parsed.text, dict(parsed.unseen)
@@ -80,7 +82,7 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
         text, unseen[WITHOUT_WIDTH] = without_zero_width(clean(text))
     return parsed._replace(
         text=text,
-        title="" if title.lower() in _PLACEHOLDER_TITLES else title,
+        title="" if title.lower() in (*_PLACEHOLDER_TITLES, stem.lower()) else title,
         metadata={**parsed.metadata, **unseen_metadata(unseen)},
         unseen={},
     )
@@ -235,10 +237,10 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 
 PARSER_VERSIONS = {
-    ".pdf": 8,
+    ".pdf": 9,
     **dict.fromkeys((".eml", ".msg"), 5),
-    **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 5),
-    **dict.fromkeys((".docx", ".xlsx", ".pptx", ".csv", ".tsv"), 3),
+    **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 6),
+    **dict.fromkeys((".docx", ".xlsx", ".pptx", ".csv", ".tsv"), 4),
     **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES, *IMAGE_TYPES), 2),
 }
 """The version of each suffix's parser, by default 1. A new version makes its documents stale."""

@@ -68,6 +68,9 @@ _SPECIAL = frozenset(" ".join(_LANGUAGES_OF.values()).split())
 _READ = 2_000
 _TITLE_WITHIN = 300
 """Number of first characters that a title may follow, if another heading precedes it."""
+_H1 = re.compile(r"<h1\b[^>]*>(.{1,200}?)</h1>", re.I | re.S)
+_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+_TAG = re.compile(r"<[^>]*>")
 _LONGEST_TITLE = 120
 _CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
@@ -209,14 +212,18 @@ def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
 
 
 def markdown_title(text: str) -> str:
-    """Return the first heading of level 1 near the start, or else the first heading, or else ""."""
+    """Return the first heading of level 1, or else a first heading near the start, or else ""."""
     first = ""
+    html = _H1.search(text[:_READ])
     for offset, level, heading in headings(text):
+        if html and html.start() < offset:
+            break
         # Further down, such as "# Notes" below an invoice, it is the heading of a part.
         if level == 1 and (not first or offset <= _TITLE_WITHIN):
             return heading
-        first = first or heading
-    return first
+        first = first or (heading if offset <= _TITLE_WITHIN else "")
+    title = one_line(_TAG.sub("", html[1])) if html and not first else ""
+    return first or title
 
 
 def headings(text: str) -> Iterator[tuple[int, int, str]]:
@@ -265,6 +272,8 @@ def first_line_title(text: str) -> str:
     """Return the first non-blank line if it is short and has a letter, or else ""."""
     line = next((line for line in text.lstrip("\ufeff").splitlines() if line.strip()), "")
     title = one_line(line).lstrip("#").lstrip()
+    if line.lstrip().startswith(("<", "![", "[!")):  # a logo or badges
+        title = one_line(_TAG.sub("", without_links(_IMAGE.sub("", line))))
     usable = 0 < len(title) <= _LONGEST_TITLE and any(c.isalpha() for c in title)
     return title if usable else ""
 

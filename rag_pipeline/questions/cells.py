@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from rag_pipeline.answering.quantities.values import quantities
@@ -23,8 +24,13 @@ _RULE = re.compile(r"\|(?:\s*:?-{3,}:?\s*\|)+")
 _NUMBER = re.compile(r"[\s\d.,:%/+-]*(?:[€$£]|[A-Z]{3})?[\s\d.,:%/+-]+(?:[€$£]|[A-Z]{3})?")
 _UNIT = re.compile(r"\s*(?:[(\[][^()\[\]]*[)\]]|\b(?:usd|eur|gbp|chf|kg|km|pct))$|\s*:$", re.I)
 _MEASURE = re.compile(
-    r"(?:[€$£]|EUR|Euro|GBP|USD|CHF)(?:\b.*)?|%|[kcm]?[gm]|km|[mch]?l|t|ha|min|eur|gbp|usd|chf"
+    r"(?:[€$£]|EUR|Euro|GBP|USD|CHF)(?:\b.*)?|%|[kcm]?[gm]|km|[mch]?l|t|ha|min|eur|gbp|usd|chf|"
+    r"hp|PS|kWh?|[WVA]|Ah|bar|psi|°[CF]|ft|inch|in|lbs?|oz|kn|knots|nm|mph|km/h|m²|m³|hours|minutes|"
+    r"days|weeks|months|years|Stunden|Minuten|Tage|Wochen|Monate|Jahre"
 )
+SHEETS = (".csv", ".tsv", ".xlsx", ".ods")
+"""Suffixes of files that hold tables and little other text."""
+_PLACE = re.compile(r"(?:.* )?(?:where|place|location|room|site|building)", re.I)
 _UNITS = re.compile(r"units?|uom|einheit(?:en)?", re.I)
 _DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
 _DULL = re.compile(
@@ -97,7 +103,7 @@ class Cell(NamedTuple):
 
 def asked_cells(document: Document) -> Iterator[Cell]:
     """Yield some cells of a document's tables with their questions, from all columns in turn."""
-    found = [list(_of_table(rows, document.text)) for rows in _tables(document)]
+    found = [list(_of_table(rows, document)) for rows in _tables(document)]
     turns = ([one[n] for one in found if n < len(one)] for n in range(_MOST))
     yield from islice((cell for turn in turns for cell in turn), _MOST)
 
@@ -112,9 +118,12 @@ def _tables(document: Document) -> Iterator[list[Row]]:
         yield rows if len(rows) == len(every) else []
         return
     for is_row, lines in groupby(_lines(document.text), lambda line: line[2].startswith("|")):
-        if is_row:
-            yield [Row(start, end, [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]])
-                   for start, end, line in lines if not _RULE.fullmatch(line.strip())]  # fmt: skip
+        every = list(lines) if is_row else []
+        rows = [Row(start, end, [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]])
+                for start, end, line in every if not _RULE.fullmatch(line.strip())]  # fmt: skip
+        # Without a rule, the lines go on with a table whose head stands elsewhere.
+        if len(rows) < len(every):
+            yield rows
 
 
 def _lines(text: str) -> Iterator[tuple[int, int, str]]:
@@ -122,7 +131,7 @@ def _lines(text: str) -> Iterator[tuple[int, int, str]]:
         yield *found.span(), found[0].rstrip("\r")
 
 
-def _of_table(rows: Sequence[Row], text: str) -> Iterator[Cell]:
+def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
     """Yield questions about a table whose first full row is its head."""
     at = next((n for n, row in enumerate(rows) if _is_head(row.cells)), None)
     if at is None or len(rows) - at < 3:
@@ -136,7 +145,10 @@ def _of_table(rows: Sequence[Row], text: str) -> Iterator[Cell]:
     names = {cell for cell in columns[named] if _is_name(cell)}
     if is_log or len(names) < 0.8 * len(columns[named]):
         return
-    language = _language(head, text)
+    text = document.text
+    language = _language(head, document)
+    if language not in _WORDS:
+        return
     often = Counter(name.casefold() for name in columns[named])
     rich = (n for n, column in enumerate(columns) if len({*column}) > len(column) / 3)
     asked = [n for n in rich if n != named and not _DULL.fullmatch(head[n])]
@@ -150,12 +162,13 @@ def _of_table(rows: Sequence[Row], text: str) -> Iterator[Cell]:
             continue
         column = asked[turn % len(asked)]
         said = columns[column][number]
-        words = german if language == "de" else english
         unit = columns[units][number] if units is not None else ""
+        words, of_form = _WORDS[language]
         question = words(head[column], name, said, is_person, unit)
+        if language == "en" and _PLACE.fullmatch(head[named]):
+            question = _under(head[column], f"“{name}”")  # the size is not of the place
         if len(head) == 2 and _FORM.fullmatch(head[1]):
-            question = f"was steht unter „{name}“"
-            question = question if language == "de" else f"what is stated under “{name}”"
+            question = of_form.format(name)
         if said.strip("-–/? ") and len(said) <= _LONGEST and question:
             yield Cell(body[number], said, question, language)
 
@@ -172,12 +185,23 @@ def _is_name(cell: str) -> bool:
     return bool(plain) and len(cell) <= _LONGEST and not (_SUM.fullmatch(cell) or quantities(cell))
 
 
-def _language(head: Sequence[str], text: str) -> str:
-    """Return the language, "de" or "en", of most words of the headings, or else of the text."""
+def _language(head: Sequence[str], document: Document) -> str:
+    """Return the language of a table: of its headings in a sheet, or else of the text.
+
+    The text of a sheet has few words beside names, so that its language is uncertain.
+    """
     words = re.findall(r"[^\W\d_]{3,}", " ".join(head).casefold())
+    of_text = language_of(document.text)
     german = sum(w in dictionary("de") or _article(w) != "" for w in words)
     english = sum(w in dictionary("en") for w in words)
-    return "de" if german > english or (german == english and language_of(text) == "de") else "en"
+    is_known = max(german, english) >= max(len(words), 3)
+    if of_text not in ("", "de", "en") and not (is_known and _is_sheet(document)):
+        return of_text
+    return "de" if german > english or (german == english and of_text == "de") else "en"
+
+
+def _is_sheet(document: Document) -> bool:
+    return PurePosixPath(document.document_id).suffix in SHEETS
 
 
 def english(heading: str, name: str, said: str, is_person: bool, unit: str = "") -> str:
@@ -209,6 +233,10 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
     if is_noun or is_person:
         shown += _in_unit(heading, said, unit)
         return f"what is the {shown} {'of' if last in _OF or is_person else 'for'} {called}"
+    return _under(heading, called)
+
+
+def _under(heading: str, called: str) -> str:
     return f"what is listed under “{heading.strip()}” for {called}"
 
 
@@ -232,6 +260,20 @@ def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") 
     asks = "wie hoch ist" if is_sum and re.search(r"\d", said) else asks
     of = f"von {name}" if is_person and _PERSON.fullmatch(name) else f"für „{name}“"
     return f"{asks} {article} {shown}{_in_unit(heading, said, unit)} {of}"
+
+
+def french(heading: str, name: str, said: str, is_person: bool, unit: str = "") -> str:
+    """Return the French question for a cell, without question mark. See `english`."""
+    of = name if is_person and _PERSON.fullmatch(name) else f"« {name} »"
+    return f"qu’est-il indiqué sous « {heading.strip()} » pour {of}"
+
+
+_WORDS = {
+    "en": (english, "what is stated under “{}”"),
+    "de": (german, "was steht unter „{}“"),
+    "fr": (french, "qu’est-il indiqué sous « {} »"),
+}
+"""The question for a cell, and the question for a field of a form, by language."""
 
 
 def _in_unit(heading: str, said: str, unit: str) -> str:

@@ -270,10 +270,20 @@ def _lacks_ligature(word: str, listed: Set[str]) -> bool:
     return word.islower() and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
 
 
+_BEFORE_NAME = frozenset(
+    "Each Every Either Neither Both This These That Those Such Some Many Most Your Their When "
+    "Where While From With Without After Before Until During Under Between Upon Into Unless "
+    "Except".split()
+)
+
+
 def _small(text: str, is_small: Callable[[str], bool]) -> str:
     """Return a text with its first word in lower case, unless the document capitalizes it."""
-    first = text.partition(" ")[0]
+    first, _, rest = text.partition(" ")
     is_common = all(map(is_small, first.casefold().split("-"))) and not first[1:2].isupper()
+    # "Ollie Sandercock moved": before a name, only an article or a preposition is no name.
+    is_common = is_common and (not rest[:1].isupper() or len(first) < 4 or first in _BEFORE_NAME)
+    is_common = is_common or first in ("The", "A", "An")
     return text[:1].lower() + text[1:] if is_common else text
 
 

@@ -19,12 +19,12 @@ NO_SUBJECT = re.compile(
     r"your|anything|everything|something|sections?|chapters?|clauses?|"
     r"the (?:same|former|latter|following|above|first|second|third|fourth|fifth|other|remaining|"
     r"rest|foregoing|result|"
-    r"example|last|next|new|old|highest|lowest|largest|smallest|best|worst|latest|given|resulting|"
+    r"example|last|next|new|old|(?:high|low|larg|small|b|lat|earli|cheap|long|short|old|new|near|"
+    r"bigg|great|fast|slow|heavi)est|worst|given|resulting|"
     r"corresponding|respective|specified|said)|"
     r"if|where|when|while|unless|upon|after|before|on|in|for|during|except|subject|with|without|"
-    r"under|within|at|as|notwithstanding|following|by|from|until|to|up|because|since|although|"
-    r"once|whether|"
-    r"though|\w+ing|\w+ly|even|only|further\w*|more\w*|again|instead|otherwise|failure)\b",
+    r"under|within|between|among|at|as|notwithstanding|following|by|from|until|to|up|because|"
+    r"since|although|once|whether|though|\w+ing|\w+ly|even|only|further\w*|more\w*|again|instead|otherwise|failure)\b",
     re.IGNORECASE,
 )
 CLAUSE_IN = re.compile(
@@ -35,7 +35,7 @@ CLAUSE_IN = re.compile(
 )
 POINTING = re.compile(
     r"\b(?:above|below|following|foregoing|aforementioned|aforesaid|herein\w*|hereto|hereunder|"
-    r"hereof|thereof|therein|thereto|thereby|we|us|our|they|them|him|(?-i:it|It)|now|then|here|however|hereby|"
+    r"hereof|thereof|therein|thereto|thereby|we|us|our|they|them|him|me|my|(?-i:I|it|It)|now|then|here|however|hereby|"
     r"there|therefore|thus|also|in addition|even|still|instead|already|this|these|those|such|"
     r"previous|next|see|the same(?! (?:as|time)\b)|e\.g|i\.e|etc)\b",
     re.IGNORECASE,
@@ -72,6 +72,14 @@ ITSELF = re.compile(
     r"\b[Tt]he (?:Agreement|Contract|Lease|Policy)\b(?! (?:[Aa]greement|of|number|holder|period)\b)"
 )
 """A document's reference to itself. A question has the document's name instead."""
+
+
+_NOUNS_AND = re.compile(
+    r"\b\w+s and (?:[\w-]+ )?\w+s\b|\b[A-Z][\w’-]* and [A-Z]|"
+    r"\b(?:of|for|in|on|to|with|by|from|at|the|an?) [\w-]+ and (?:the |an? )?[\w-]*[^\Ws]"
+    r"(?=$| (?:of|for|in|on|to|with|by|from|at)\b)"
+)
+"""Two nouns with "and". Any other "and" may join a second verb, whose subject a question loses."""
 
 
 class Asked(NamedTuple):
@@ -111,8 +119,9 @@ def is_clause(words: str) -> bool:
         and not _UNCLEAN.search(words)
         and not POINTING.search(words)
         and "," not in words
+        and not re.search(r"\band\b", _NOUNS_AND.sub("", words))
         and not re.search(
-            r"\b(?:and|or|but) (?:.* )?(?:shall|must|may|will|can|is|are|has|not)\b", words
+            r"\b(?:or|but) (?:.* )?(?:shall|must|may|will|can|is|are|has|not)\b", words
         )
     )
 
@@ -205,7 +214,7 @@ def _barred(found: re.Match[str]) -> Asked | None:
         return None
     if re.search(
         r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely|unless|but)\b|"
-        r"^(?:mean|be either|be both|be able) ",
+        r"\b(?:because|except|until)\b|^(?:mean|be either|be both|be able) ",
         rest,
     ):
         return None
@@ -222,6 +231,7 @@ def _who(found: re.Match[str]) -> Asked | None:
         not is_clause(rest)
         or len(rest.split()) < 4
         or re.search(r"\b(?:its|their|his|her|your|my|me|not|and to|and \w+(?:s|ed))\b", rest)
+        or found["person"].removeprefix("the ").casefold() in rest.casefold()
     ):
         return None
     verb = found["v"]

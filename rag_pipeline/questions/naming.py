@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.quality import dictionary
+from rag_pipeline.questions.cells import SHEETS
 from rag_pipeline.questions.facts import COMPANY, EMPTY_HEADINGS, plain
 from rag_pipeline.search.lexical_index.documents import readable_name
 
@@ -49,7 +50,6 @@ _KINDS = frozenset(
     "undertaking".split()
 )
 
-_TABLES = (".csv", ".tsv", ".xlsx", ".ods")
 _NO_PART = frozenset("a an and as for of on the to".split())
 
 
@@ -102,7 +102,7 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
             names = _titles(document, lambda title: len(having(title)) == 1)
         if document.media_type == "message/rfc822":
             names = [f"the mail {name}" for name in names if name[0] == "“"]
-        elif PurePosixPath(document.document_id).suffix in _TABLES:
+        elif PurePosixPath(document.document_id).suffix in SHEETS:
             names = [f"the table {name}" for name in names if name[0] == "“"] or names
         found[document.document_id] = [n for n in names if len(n.split()) <= _MOST_WORDS + 2]
     called = Counter(name.casefold() for names in found.values() for name in {*names})
@@ -153,6 +153,12 @@ def _words(title: str) -> list[str]:
     return re.findall(r"\w+", title.casefold())
 
 
+def _in_small_letters(word: str) -> str:
+    """Return "Non-Disclosure" for "NON-DISCLOSURE". A code such as "QA-POL-014" stays."""
+    is_code = "-" in word and not dictionary("en").issuperset(word.casefold().split("-"))
+    return word if is_code or not word[0].isalpha() else word.title()
+
+
 def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
     shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", document.title))
     shown = re.sub(r"^\W*title:\s+", "", shown, flags=re.IGNORECASE)
@@ -166,7 +172,7 @@ def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
         title = running[1].lower() if running[1].isupper() else running[1]
     if title.isupper() and (" " in title or title.casefold() in dictionary("en")):
         small = r"\b(?<!^)(?:A|An|And|At|By|For|In|Of|On|Or|The|To|With)\b"
-        titled = re.sub(r"\b[^\W\d_]+(?![\w-])", lambda word: word[0].title(), title)
+        titled = re.sub(r"[^\W_]+(?:-[^\W_]+)*", lambda word: _in_small_letters(word[0]), title)
         title = re.sub(small, lambda found: found[0].lower(), titled)
         title = title if " " in title else ""
     title = _NUMBER.sub("", title)

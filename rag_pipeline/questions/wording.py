@@ -5,7 +5,15 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from rag_pipeline.answering.quantities.values import quantities
-from rag_pipeline.questions.forms import CLAUSE_IN, DUTY, ITSELF, is_clause, is_subject, is_vague
+from rag_pipeline.questions.forms import (
+    CLAUSE_IN,
+    DUTY,
+    ITSELF,
+    NO_SUBJECT,
+    is_clause,
+    is_subject,
+    is_vague,
+)
 from rag_pipeline.questions.german_forms import german_value
 from rag_pipeline.questions.stated import FactKind, StatedFact
 
@@ -52,6 +60,7 @@ _VERBS = {
         "come": "came", "become": "became", "adopt": "", "found": "", "build": "built",
         "agree": "", "apply": "applied", "keep": "kept", "store": "", "retain": "", "collect": "",
         "contribute": "", "fall": "fell", "return": "", "win": "won", "raise": "", "test": "",
+        "stay": "",
     }.items()
     for form, auxiliary in (
         (base, "do"), (re.sub(r"(?<=[sh])$|(?<=go)$", "e", base) + "s", "does"),
@@ -60,7 +69,7 @@ _VERBS = {
 }  # fmt: skip
 """Forms of common verbs, with the auxiliary and the base form that a question needs."""
 _VERB = re.compile(
-    rf"\s(?P<v>{'|'.join(_VERBS)})(?= (?:in (?:full )?(?:force|effect)|effective|place|"
+    rf"\s(?P<v>{'|'.join(_VERBS)})(?= (?:in (?:full )?(?:force|effect)|effective|place|open|closed|"
     r"(?:the|an?|its|their|his|her|all|each|every|to|off|out|up|at|in|on)\b)|$)"
 )
 _OF_SUM = re.compile(
@@ -71,7 +80,9 @@ _OF_SUM = re.compile(
     r"(?:up to |at least |at most |about )?$"
 )
 """A noun whose size is the value: "an allowance of 350 euros"."""
-_GIVEN_BACK = re.compile(r"\b(?:credit|refund|waive|deduct|reimburse|return)(?:s|d|ed)?\b")
+_GIVEN_BACK = re.compile(
+    r"\b(?:credit|refund|waive|deduct|reimburse|return|cancell?|abolish)(?:s|d|ed)?\b"
+)
 _OTHER_TIME = re.compile(r"\b(?:for|on|of|upon) \w+$")
 """A noun before a period that may be the noun's: "is granted for payment within seven days"."""
 _ORDERS = re.compile(
@@ -164,6 +175,10 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
         if bare.startswith("Was steht "):
             return f"{bare.replace('Was steht ', f'Was steht in {name} ', 1)}?"
         return f"{_GERMAN_VERB.sub(lambda found: f'{found[0]} laut {name}', bare, count=1)}?"
+    if language == "fr":
+        name = name.replace("“", "« ").replace("”", " »")
+        name = name.replace("the mail", "le message").replace("the table", "le tableau")
+        return f"Selon {name}, {bare[:1].lower()}{bare[1:]} ?"
     if bare.startswith("What is said about "):
         verb = "do" if name.endswith(("terms", "rules", "guidelines", "minutes")) else "does"
         return f"What {verb} {name} say about {bare.removeprefix('What is said about ')}?"
@@ -182,9 +197,11 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     clause, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .;")
     if summed := _OF_SUM.search(clause):
         use = re.match(r" (?:for|per|on) [\w -]{3,40}$", after)
-        unknown = re.fullmatch(r"fee|penalty|charge|fine|discount|rate|bonus|delay", summed["noun"])
+        unknown = r"fee|penalty|(?:sur)?charge|fine|discount|rate|bonus|delay"
+        is_unknown = re.fullmatch(unknown, summed["noun"]) and not use
         # A reader cannot know which fee is meant, or whether it is given back.
-        if (unknown and not use) or _GIVEN_BACK.search(clause):
+        is_old = NO_SUBJECT.match(f"the {summed['noun']}")  # "the old deposit"
+        if is_unknown or is_old or _GIVEN_BACK.search(fact.sentence):
             return None
         how = {"duration": "how long", "amount": "how much"}.get(fact.kind, "how high")
         return f"{how} is the {summed['noun']}{use[0] if use else ''}"
@@ -223,6 +240,8 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         return None
     word = random.choice(asked)
     if fact.kind == "duration" and not prep and rest.startswith(_AHEAD):
+        if not is_clause(rest):
+            return None
         word, rest = f"how long {rest}", ""
     if fact.kind == "duration" and not prep and is_end:
         start = re.match(r"(?:from|after|following) (.+)", rest)

@@ -20,6 +20,8 @@ def test_docx(tmp_path: Path) -> None:
     assert document.title == "Supply Agreement"
     assert document.media_type.endswith("wordprocessingml.document")
     assert load(tmp_path / "b.docx", docx_bytes("Core title")).title == "Core title"
+    # A title that repeats the file's name says less than the first heading.
+    assert load(tmp_path / "pay-scales.docx", docx_bytes("Pay-scales")).title == document.title
 
 
 def test_pptx(tmp_path: Path) -> None:

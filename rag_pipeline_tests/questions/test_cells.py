@@ -1,11 +1,14 @@
 """Cells are asked for by the name of their row and the heading of their column."""
 
+from random import Random
+
 import pytest
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.cells import asked_cells
 from rag_pipeline.questions.generation import make_questions
+from rag_pipeline.questions.wording import with_name
 
 PARTS = """part_number,description,unit_price_usd,supplier
 FX-100,Oil filter element,12.40,Donnel & Pike
@@ -36,6 +39,20 @@ FORM = "| Field | Entry |\n| --- | --- |\n" + "".join(
         ("Reported by", "P. Lund"),
     )
 )
+TARIFS = "Les tarifs des bateaux valent pour toute la saison.\n\n" + PRICES.replace(
+    "Bezeichnung", "Bateau"
+).replace("Preis (EUR)", "Prix public").replace("Prüfer", "Moniteur").replace("Preise", "Tarifs")
+DUTCH = "De prijzen van de boten gelden voor het hele seizoen.\n\n" + PRICES.replace(
+    "Bezeichnung", "Boot"
+).replace("Preis (EUR)", "Prijs").replace("Prüfer", "Leraar").replace(
+    "Preise", "Prijzen van de boten"
+)
+BOXES = """| Where | Size | Power (hp) |
+| --- | --- | --- |
+| Shed | large | 4 |
+| Pontoon | small | 6 |
+| Loft | tiny | 9 |
+"""
 LOG = "Date,Animal,Fee\n2025-01-07,Rolo,22\n2025-02-11,Nibbles,18\n2025-03-19,Hettie,22\n"
 TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Online ads | 4 |\n"
 
@@ -63,6 +80,23 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
             ("what is stated under “Place”", "hall 3"),
             ("what is stated under “Reported by”", "P. Lund"),
         }),
+        ("tarifs.md", "text/markdown", TARIFS, {
+            ("qu’est-il indiqué sous « Prix public » pour « Rohr 15 mm »", "7.4"),
+            ("qu’est-il indiqué sous « Nitrat (mg) » pour « Dichtung »", "2,2"),
+            ("qu’est-il indiqué sous « Moniteur » pour « Kugelhahn »", "S. Baumann"),
+        }),
+        ("boten.md", "text/markdown", DUTCH, set()),  # no questions in a language without forms
+        ("more.md", "text/markdown", STAFF.replace("| --- | --- | --- |\n", ""), set()),
+        ("boxes.md", "text/markdown", BOXES, {
+            ("what is listed under “Size” for “Shed”", "large"),
+            ("what is listed under “Size” for “Pontoon”", "small"),
+            ("what is listed under “Power (hp)” for “Loft”", "9"),
+        }),
+        ("motors.md", "text/markdown", BOXES.replace("Where", "Boat"), {
+            ("what is the size of “Shed”", "large"),
+            ("what is the power in hp of “Loft”", "9"),
+            ("what is the size of “Pontoon”", "small"),
+        }),
         # A log has no names of rows, and a sum or a repeated name is no row of its own.
         ("log.csv", "text/csv", LOG, set()),
         ("totals.md", "text/markdown", TOTALS, set()),
@@ -73,6 +107,14 @@ def test_the_questions_about_a_table(name: str, media_type: str, text: str, expe
     cells = list(asked_cells(document))
     assert {(cell.question, cell.said) for cell in cells} == expected
     assert all(cell.said in text[cell.row.start : cell.row.end] for cell in cells)
+
+
+def test_a_french_question_names_its_document_in_french() -> None:
+    cell = "qu’est-il indiqué sous « Moniteur » pour « Kugelhahn »"
+    named = [
+        with_name(f"{cell}?", name, Random(1), "fr") for name in ("“Grille”", "the table “prix”")
+    ]
+    assert named == [f"Selon « Grille », {cell} ?", f"Selon le tableau « prix », {cell} ?"]
 
 
 def test_the_gold_of_a_cell_is_its_row_and_the_question_names_the_table() -> None:

@@ -38,6 +38,7 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("f.md", "8.2. Fire Doors", "Doors are closed.", ["“Fire Doors”"]),
         ("g.md", "Bid Title", "Doors are closed.", ["“g”"]),
         ("0001140361-x1.md", "", "Doors are closed.", []),
+        ("h.md", "NON-DISCLOSURE AND QA-POL-014", "Quiet.", ["“Non-Disclosure and QA-POL-014”"]),
         ("tmux.org", "#+TITLE: Colours of tmux", "True colour works.", ["“Colours of tmux”"]),
     ],
 )  # fmt: skip
