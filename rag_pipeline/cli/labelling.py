@@ -99,7 +99,7 @@ def label_questions(file: Path) -> None:
             if corpus.config.queries is None:
                 files.name_in_corpus_file(file, queries)
             done += 1
-        files.decide(target, record.query_id, None)
+        files.move(target, {record.query_id})
     console.print(f"{done} written to {visible(shown_path(queries))}")
     if done:
         show_next(rag("run", file=file, corpus=corpus.name))

@@ -157,7 +157,7 @@ def drop_lost(file: Path) -> None:
     if not lost:
         console.print("the documents hold the gold text of every question; nothing was dropped")
         return
-    kept = shown_path(files.drop(target, lost))
+    kept = shown_path(files.move(target, lost, files.DROPPED))
     say(f"dropped {counted(len(lost), 'question')}; {escape(kept)} keeps them")
     show_next(rag("run", file=file, corpus=config.corpus))
 

@@ -46,8 +46,8 @@ from rag_pipeline.errors import ConfigError, blaming
 VECTORS_VERSION = 2
 """Increase this number when the embedded text of a chunk and its context changes."""
 
-_BESIDE_QUERIES = (".rejected.jsonl", ".unlabelled.jsonl", ".unlabelled.rejected.jsonl")
-"""Endings of the files that reviews and imports write next to the queries file."""
+_BESIDE_QUERIES = ("rejected", "dropped", "unlabelled", "unlabelled.rejected")
+"""Endings of the names of files that `rag questions` writes next to the queries file."""
 
 Variants = Mapping[Name, Any]
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -299,7 +299,7 @@ class CorpusConfig(Settings):
         files = (self.sidecar_path, self._file, schema, self.queries_path, self.prices_path)
         own = [(path, "") for path in files if path is not None]
         if self.queries_path:
-            beside = (self.queries_path.with_suffix(suffix) for suffix in _BESIDE_QUERIES)
+            beside = (self.queries_path.with_suffix(f".{kept}.jsonl") for kept in _BESIDE_QUERIES)
             own += [(path, "") for path in beside if path.is_file()]
         if "://" not in self.store:
             own.append((Path(self.store_url), "/**"))

@@ -14,7 +14,7 @@ from rag_pipeline.loading.queries import QueryRecord, read_queries
 from rag_pipeline.store.whole import locked, replace_text
 
 QUERIES = "queries.jsonl"
-_REJECTED, _DROPPED = ".rejected.jsonl", ".dropped.jsonl"
+REJECTED, DROPPED = ".rejected.jsonl", ".dropped.jsonl"
 _UNNAMED = re.compile(r"^([ \t]*)# queries: .*$", re.MULTILINE)
 _CORPUS = re.compile(r"^([ \t]*)corpus:.*\n", re.MULTILINE)
 
@@ -58,41 +58,41 @@ def _is_unreviewed(line: str) -> bool:
     return bool(row.get("synthetic")) and not (row.get("metadata") or {}).get("review")
 
 
-def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
-    """Change fields of a question. If `change` is None, move it to the rejected questions.
-
-    Raise InputError for an unknown question.
-    """
+def change(path: Path, query_id: str, fields: Mapping[str, Any]) -> None:
+    """Change fields of a question. Raise InputError for an unknown question."""
     with _alone(path):
         lines = read_lines(path)
-        ids = [str(json.loads(line)["query_id"]) if line.strip() else None for line in lines]
-        if query_id not in ids:
-            raise InputError(f"{path}: no query {query_id!r}")
-        at = ids.index(query_id)
-        if change is None:
-            with path.with_suffix(_REJECTED).open("a", encoding="utf-8") as file:
-                file.write(lines[at].strip() + "\n")
-            del lines[at]
-        else:
-            lines[at] = _line({**json.loads(lines[at]), **change}).strip()
+        at = _asked(path, lines, {query_id}).index(True)
+        lines[at] = _line({**json.loads(lines[at]), **fields}).strip()
         replace_text(path, "\n".join(lines))
 
 
-def drop(path: Path, query_ids: Collection[str]) -> Path:
-    """Move questions to the file of dropped questions, and return the path of that file."""
-    dropped = path.with_suffix(_DROPPED)
+def move(path: Path, query_ids: Collection[str], suffix: str = REJECTED) -> Path:
+    """Move questions to a file beside `path`, and return the path of that file.
+
+    Raise InputError if all questions are unknown.
+    """
+    target = path.with_suffix(suffix)
     with _alone(path):
         lines = read_lines(path)
-        gone = [bool(line.strip()) and json.loads(line)["query_id"] in query_ids for line in lines]
-        with dropped.open("a", encoding="utf-8") as file:
+        gone = _asked(path, lines, query_ids)
+        with target.open("a", encoding="utf-8") as file:
             file.writelines(f"{line.strip()}\n" for line in compress(lines, gone))
         replace_text(path, "\n".join(compress(lines, [not one for one in gone])))
-    return dropped
+    return target
+
+
+def _asked(path: Path, lines: Sequence[str], query_ids: Collection[str]) -> list[bool]:
+    """Return whether each line is one of the questions. Raise InputError if no line is."""
+    ids = [str(json.loads(line)["query_id"]) if line.strip() else "" for line in lines]
+    if not set(ids) & set(query_ids):
+        raise InputError(f"{path}: no query {', '.join(map(repr, query_ids))}")
+    return [name in query_ids for name in ids]
 
 
 def rejected(path: Path) -> set[str]:
     """Return the ids of the questions that were rejected from a queries file."""
-    file = path.with_suffix(_REJECTED)
+    file = path.with_suffix(REJECTED)
     lines = read_lines(file) if file.is_file() else []
     return {json.loads(line)["query_id"] for line in lines if line}
 

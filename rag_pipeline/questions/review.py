@@ -58,12 +58,12 @@ def decide(
     if path is None:
         raise InputError(f"{config.where}: names no queries file")
     if decision == "reject":
-        files.decide(path, record.query_id, None)
+        files.move(path, {record.query_id})
         return
     change: dict[str, Any] = {"metadata": {**record.metadata, "review": "accepted"}}
     if words and words.strip() != record.query:
         change["query"] = words.strip()
-    files.decide(path, record.query_id, change)
+    files.change(path, record.query_id, change)
 
 
 def problem_of_words(workspace: Workspace, found: WaitingQuestion, words: str) -> str | None:

@@ -255,7 +255,7 @@ def test_a_folder_is_enough_and_what_is_written_into_it_is_no_document(
         update_documents(workspace)
         assert set(workspace.documents().state()) == {"a [1].txt"}
         assert not workspace.quarantine("documents").state()
-        for kept in ("rejected", "unlabelled", "unlabelled.rejected"):  # by `rag questions`
+        for kept in ("rejected", "dropped", "unlabelled", "unlabelled.rejected"):
             (notes / f"queries.{kept}.jsonl").write_text(QUERY)
     assert (notes / "data" / "store").is_dir()
 

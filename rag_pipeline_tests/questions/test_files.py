@@ -34,7 +34,7 @@ def test_rows_are_appended_once_and_what_is_there_stays_as_it_is(tmp_path: Path)
 def test_what_nobody_accepted_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "queries.jsonl"
     files.add(path, [HUMAN, synthetic("a"), synthetic("b")])
-    files.decide(path, "a", {"query": "What is A?", "metadata": {"review": "accepted"}})
+    files.change(path, "a", {"query": "What is A?", "metadata": {"review": "accepted"}})
     assert files.without_synthetic(path) == 1
     assert [(r.query_id, r.query) for r in files.read_questions(path)] == [
         ("h", "How long?"),
@@ -45,12 +45,12 @@ def test_what_nobody_accepted_is_replaced(tmp_path: Path) -> None:
 def test_what_was_rejected_is_not_added_again(tmp_path: Path) -> None:
     path = tmp_path / "queries.jsonl"
     files.add(path, [synthetic("a"), synthetic("b")])
-    files.decide(path, "a", None)
+    files.move(path, {"a"})
     assert files.add(path, [synthetic("a"), synthetic("c")]) == 1
     assert ids(path) == ["b", "c"]
     assert files.rejected(path) == {"a"}
     with pytest.raises(InputError, match=r"queries\.jsonl: no query 'z'"):
-        files.decide(path, "z", None)
+        files.move(path, {"z"})
 
 
 def test_a_corpus_file_without_queries_is_given_its_line(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_decisions_and_additions_at_once_are_all_kept(tmp_path: Path) -> None:
         if int(name[1:]) % 3 == 0:
             files.add(path, [synthetic(f"{name}-more")])
         elif int(name[1:]) % 3 == 1:
-            files.decide(path, name, None)
+            files.move(path, {name})
         else:
-            files.decide(path, name, {"metadata": {"review": "accepted"}})
+            files.change(path, name, {"metadata": {"review": "accepted"}})
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(change, names))
@@ -99,8 +99,8 @@ def test_only_line_feeds_end_a_record_and_the_others_stay(tmp_path: Path) -> Non
     odd = '{"query_id": "h", "query": "How\u2028long\x85 and \x0c?", "gold_spans": []}\r\n'
     path.write_bytes(("\ufeff" + odd.replace("\x0c", "\\f")).encode())
     files.add(path, [synthetic("a"), synthetic("b")])
-    files.decide(path, "b", None)
-    files.decide(path, "a", {"metadata": {"review": "accepted"}})
+    files.move(path, {"b"})
+    files.change(path, "a", {"metadata": {"review": "accepted"}})
     assert ids(path) == ["h", "a"]
     assert odd.replace("\x0c", "\\f").encode() in path.read_bytes()
 
