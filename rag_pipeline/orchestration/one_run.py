@@ -19,7 +19,7 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError, counted
+from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.assets import (
     INTERRUPTS,
@@ -48,7 +48,13 @@ from rag_pipeline.orchestration.names import (
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import process_tag
-from rag_pipeline.orchestration.requests import LEFT_TAG, SOURCES_TAG, left_over, sources_digest
+from rag_pipeline.orchestration.requests import (
+    LEFT_TAG,
+    SOURCES_TAG,
+    left_over,
+    sources_digest,
+    with_readers,
+)
 from rag_pipeline.orchestration.staleness import Newest, ShownState, found_current, version_made
 from rag_pipeline.pipeline.driver import (
     Checked,
@@ -167,11 +173,8 @@ class Work:
 
     def _failure(self, errors: Mapping[Step, Exception]) -> dg.Failure:
         """Return the failure of an op. A line per failed step gives the number of its readers."""
-        config, said = self.plan.workspace.config, []
-        for step, error in errors.items():
-            behind = len(readers(config, step))
-            also = f", and {counted(behind, 'step')} that read it" if behind else ""
-            said.append(f"{step}{also}: {error}")
+        config = self.plan.workspace.config
+        said = [f"{with_readers(s, len(readers(config, s)))}: {e}" for s, e in errors.items()]
         return failure(said[:_NAMED], list(errors.values()))
 
     def end(self, instance: dg.DagsterInstance, run: dg.DagsterRun, log: Any) -> None:

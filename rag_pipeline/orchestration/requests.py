@@ -21,7 +21,7 @@ from functools import partial
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig, fingerprint
-from rag_pipeline.errors import ConfigError, explained
+from rag_pipeline.errors import ConfigError, counted, explained
 from rag_pipeline.indexing import list_documents, listing_digest, loaded_listing
 from rag_pipeline.orchestration.internals import BulkActionStatus, PartitionBackfill
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name, update_job_name
@@ -80,12 +80,13 @@ class Survey:
         for step, reason in self.stuck.items():
             before = next((b for b in roots if reason == f"it reads {b}"), step)
             roots[step] = roots.get(before, step)
-        behind = Counter(roots.values())
-        return [
-            f"{step}{f', and {count - 1} steps that read it' if count > 1 else ''}: "
-            f"{self.stuck[step]}"
-            for step, count in behind.items()
-        ]
+        counts = Counter(roots.values())
+        return [f"{with_readers(s, count - 1)}: {self.stuck[s]}" for s, count in counts.items()]
+
+
+def with_readers(step: Step, count: int) -> str:
+    """Return the name of a step that is not made, and the number of its readers."""
+    return f"{step}, and {counted(count, 'step')} that read it" if count else str(step)
 
 
 @looking()
