@@ -161,7 +161,7 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
         if often[name.casefold()] > 1 or not _is_name(name) or text.count(name) > 1 or not asked:
             continue
         column = asked[turn % len(asked)]
-        said = columns[column][number]
+        said = columns[column][number].strip("*_` ")
         unit = columns[units][number] if units is not None else ""
         words, of_form = _WORDS[language]
         question = words(head[column], name, said, is_person, unit)

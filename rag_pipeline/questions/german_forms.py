@@ -33,7 +33,10 @@ _IF = (
     r"[^,]{12,130} [a-zäöüß]+(?:t|n|e)), (?:so |dann )?"
     rf"(?P<o>{_STARTS}.{{15,}})"
 )
-_RULES = r"(?:muss|müssen|darf|dürfen|kann|können|sollte\w*|soll|ist|sind|hat|haben|gilt|gelten) "
+_RULES = (
+    r"(?:muss|müssen|darf|dürfen|kann|können|sollte\w*|soll|ist|sind|hat|haben|gilt|gelten|"
+    r"wird (?:empfohlen|geraten),?) "
+)
 _PARTICLE = "(?P<p>(?: (?:aus|an|ab|auf|ein|fest|vor|zurück|um|zu))?)"
 _LED = r"(?!(?:der|er|es|man|sie|ich|wir|Sie|du|nur|sich) )"
 _SAID = r"(?:(?!\bkein|\bnicht\b).)+"

@@ -1,6 +1,7 @@
 """Name documents in questions by owner and kind ("Acme’s lease"), or else by title."""
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, takewhile
@@ -163,6 +164,7 @@ def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
     shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", document.title))
     shown = re.sub(r"^\W*title:\s+", "", shown, flags=re.IGNORECASE)
     shown = re.sub(r"[“”„\"]|\|[\w-]+\|", "", _REPLY.sub("", shown))
+    shown = "".join(letter for letter in shown if unicodedata.category(letter) != "So")  # 🚀
     whole = " ".join(shown.split(" | ")[0].split())
     # "Vehicle Check – VW Caddy": a subtitle may tell the document from others.
     parts = [whole, *(" ".join(part.split()) for part in _SITE.split(shown))]

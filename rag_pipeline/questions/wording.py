@@ -326,7 +326,8 @@ def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple
 
 
 def _asked(words: str) -> str:
-    return _capital(f"{' '.join(words.split()).rstrip(' .,;?')}?")
+    words = re.sub(r"(?<=[a-z] )The (?=[A-Z])", "the ", " ".join(words.split()))
+    return _capital(f"{words.rstrip(' .,;?')}?")
 
 
 def _capital(text: str) -> str:

@@ -49,7 +49,7 @@ DUTCH = "De prijzen van de boten gelden voor het hele seizoen.\n\n" + PRICES.rep
 )
 BOXES = """| Where | Size | Power (hp) |
 | --- | --- | --- |
-| Shed | large | 4 |
+| Shed | **large** | 4 |
 | Pontoon | small | 6 |
 | Loft | tiny | 9 |
 """

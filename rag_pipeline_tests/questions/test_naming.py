@@ -39,6 +39,7 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("g.md", "Bid Title", "Doors are closed.", ["“g”"]),
         ("0001140361-x1.md", "", "Doors are closed.", []),
         ("h.md", "NON-DISCLOSURE AND QA-POL-014", "Quiet.", ["“Non-Disclosure and QA-POL-014”"]),
+        ("i.md", "Oars 🚀", "Doors are closed.", ["“Oars”"]),
         ("tmux.org", "#+TITLE: Colours of tmux", "True colour works.", ["“Colours of tmux”"]),
     ],
 )  # fmt: skip
