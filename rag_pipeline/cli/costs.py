@@ -55,10 +55,7 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
             f"file with the price under `prices`[/yellow]"
         )
     if by == "configuration" and len(groups) > 1:
-        console.print(
-            "Calls that configurations share count for each of them, and once in the total.",
-            style="dim",
-        )
+        console.print("Shared calls count for each configuration, but once in total.", style="dim")
     if note is not None:
         outcome = _side_by_side(note["estimate"], Totals(**note["actual"]))
         say(f"last run ({note['time'][:16].replace('T', ' ')} UTC): {outcome}")

@@ -76,10 +76,7 @@ def read_feedback(path: Path, corpus: str) -> list[LoggedQuestion]:
         for one in right:
             span = {name: one[name] for name in ("document_id", "start", "end")}
             named[json.dumps(span)] = {**span, "quote": one["text"]}
-    return [
-        LoggedQuestion(queries[0], len(queries), named=tuple(named.values()))
-        for queries, named in judged.values()
-    ]
+    return [LoggedQuestion(q[0], len(q), named=tuple(n.values())) for q, n in judged.values()]
 
 
 def new_of(judged: Sequence[LoggedQuestion], known: Collection[str]) -> list[LoggedQuestion]:

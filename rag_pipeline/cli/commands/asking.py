@@ -28,13 +28,8 @@ _WHERE = (
     "\"json_get_string(metadata, 'suffix') = '.pdf'\"."
 )
 
-AsOption = Annotated[
-    str | None,
-    option("LABELS", "Search as a caller with these labels, e.g. hr,legal or public.", "--as"),
-]
-NoServerFlag = Annotated[
-    bool, flag("--no-server", "Work in this process, even if `rag serve` runs for the corpus.")
-]
+AsOption = Annotated[str | None, option("LABELS", "Search as a caller with these labels.", "--as")]
+NoServerFlag = Annotated[bool, flag("--no-server", "Do not ask a running `rag serve`.")]
 
 
 @app.command()
@@ -236,27 +231,14 @@ def serve(
         list[str] | None, option("HOST[:PORT]", "Backend that requests may name by header.")
     ] = None,
     callers: Annotated[Path | None, option("FILE", "File with the labels of each token.")] = None,
-    labels: Annotated[
-        str, option("LABELS", "Labels of callers that FILE does not list, * for all.", "--as")
-    ] = "",
-    log_questions: Annotated[
-        Path | None, option("FILE", "Append questions to this file, for `rag questions import`.")
-    ] = None,
-    feedback: Annotated[
-        Path | None, option("FILE", "Keep judgements of answers in this file, at /v1/feedback.")
-    ] = None,
+    labels: Annotated[str, option("LABELS", "Labels of other callers, * for all.", "--as")] = "",
+    log_questions: Annotated[Path | None, option("FILE", "Append questions to this file.")] = None,
+    feedback: Annotated[Path | None, option("FILE", "File for the judgements of answers.")] = None,
     review: Annotated[bool, flag("--review", "Serve /review for synthetic questions.")] = False,
-    drain: Annotated[
-        int,
-        option("SECONDS", "Time to keep answering after SIGTERM, while /ready says 503.", min=0),
-    ] = 0,
+    drain: Annotated[int, option("SECONDS", "Time to keep answering after SIGTERM.", min=0)] = 0,
     workers: Annotated[int, option("N", "Processes on one port, with shared rates.", min=1)] = 1,
-    memory: Annotated[
-        int, option("MB", "Memory of a process for open corpora; 0: half of the machine's.", min=0)
-    ] = 0,
-    verify: Annotated[
-        bool, flag("--verify", "Compare a release's files with their hashes before serving it.")
-    ] = False,
+    memory: Annotated[int, option("MB", "Memory per process; 0: half of all.", min=0)] = 0,
+    verify: Annotated[bool, flag("--verify", "Check a release's hashes before serving.")] = False,
 ) -> None:
     """Serve releases to assistants: MCP tools, a web page, and a Dify knowledge base.
 

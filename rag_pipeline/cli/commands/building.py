@@ -39,9 +39,7 @@ def init(
     store: Annotated[str, option("DIR", "Folder, or s3:// prefix, for the store.")] = "data/store",
     output: Annotated[Path | None, option("FILE", "File to write [NAME.yaml].")] = None,
     model: Annotated[str | None, option("MODEL", "Embedding: minilm or e5.")] = None,
-    exclude: Annotated[
-        list[str] | None, option("GLOB", "Files to leave out; `--exclude ''` indexes all files.")
-    ] = None,
+    exclude: Annotated[list[str] | None, option("GLOB", "Files to leave out; '' for none.")] = None,
     force: Annotated[bool, flag("--force", "Replace an existing file.")] = False,
 ) -> None:
     """Look at a folder, and write a corpus file with the configurations `default` and `plain`.
