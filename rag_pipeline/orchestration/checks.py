@@ -27,37 +27,23 @@ _INTERVALS = 2.0
 """Number of schedule intervals after which an asset that no run looked at is too old."""
 
 
-def build_freshness_checks(config: CorpusConfig) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of the age of watched assets, or an empty list without a schedule.
+def build_freshness(
+    config: CorpusConfig,
+) -> tuple[list[dg.AssetChecksDefinition], list[dg.SensorDefinition]]:
+    """Return checks of the age of watched assets, and their sensor: none without a schedule.
 
     An asset is as old as its last materialization, or as the last run that found it current.
-    """
-    if config.schedule is None:
-        return []
-    watched = [asset_key(config, name) for name, row in ASSETS.items() if row.watched]
-    oldest = _oldest(config.schedule)
-    with unstable():
-        return [*dg.build_last_update_freshness_checks(assets=watched, lower_bound_delta=oldest)]
-
-
-def _oldest(schedule: str) -> timedelta:
-    """Return the maximum age of an asset that a schedule updates."""
-    ticks = islice(cron_string_iterator(0.0, schedule, "UTC"), _TICKS)
-    longest: timedelta = max(after - before for before, after in pairwise(ticks))
-    return longest * _INTERVALS
-
-
-def build_freshness_sensors(
-    config: CorpusConfig, checks: Sequence[dg.AssetChecksDefinition]
-) -> list[dg.SensorDefinition]:
-    """Return the sensor that evaluates freshness checks when they are due, or [] without checks.
-
     Dagster's own sensor evaluates a failed check again only after a materialization, so it would
     miss a run that found everything current. It also evaluates checks before anything is made.
     """
     if config.schedule is None:
-        return []
-    oldest = _oldest(config.schedule).total_seconds()
+        return [], []
+    ticks = islice(cron_string_iterator(0.0, config.schedule, "UTC"), _TICKS)
+    longest: timedelta = max(after - before for before, after in pairwise(ticks))
+    watched = [asset_key(config, name) for name, row in ASSETS.items() if row.watched]
+    oldest = longest * _INTERVALS
+    with unstable():
+        checks = dg.build_last_update_freshness_checks(assets=watched, lower_bound_delta=oldest)
 
     @dg.sensor(
         name=identifier(config, "freshness"),
@@ -68,12 +54,12 @@ def build_freshness_sensors(
     )
     def freshness(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         keys = [key for check in checks for key in check.check_keys]
-        due = [key for key in keys if _is_due(context.instance, key, oldest)]
+        due = [key for key in keys if _is_due(context.instance, key, oldest.total_seconds())]
         if not due:
             return dg.SkipReason("no check of freshness is due")
         return dg.RunRequest(asset_check_keys=due, tags={"corpus": config.corpus})
 
-    return [freshness]
+    return [*checks], [freshness]
 
 
 def _is_due(instance: dg.DagsterInstance, key: dg.AssetCheckKey, oldest: float) -> bool:

@@ -16,11 +16,7 @@ from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError, 
 from rag_pipeline.orchestration.alerts import build_alert_of_mistake, build_alerts
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
-from rag_pipeline.orchestration.checks import (
-    build_checks,
-    build_freshness_checks,
-    build_freshness_sensors,
-)
+from rag_pipeline.orchestration.checks import build_checks, build_freshness
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.prompts import build_prompt_assets
@@ -176,7 +172,7 @@ def build_definitions(
     one_run = executor is dg.in_process_executor if one_run is None else one_run
     workspace = workspace_type(config)
     jobs = build_jobs(workspace, retries, executor)
-    aging = build_freshness_checks(config)
+    aging, watching = build_freshness(config)
     return dg.Definitions(
         assets=[
             build_inputs(config, Observer(workspace).observe_all),
@@ -188,7 +184,7 @@ def build_definitions(
         schedules=build_schedules(config, jobs, one_run),
         sensors=[
             *build_sensors(workspace, jobs, one_run),
-            *build_freshness_sensors(config, aging),
+            *watching,
             *build_alerts(workspace, one_run),
         ],
         resources={step_values_key(config): StepValues(workspace)},
