@@ -60,6 +60,8 @@ def initialize(
     with console.status("looking at the documents"):
         found = survey(documents.expanduser(), globs)
     _show_files(found)
+    if not found.sizes:
+        say(f"[yellow]{escape(str(documents))} has no file yet; fill it before a run[/yellow]")
     with console.status("measuring the models"):
         speeds = measured_speeds(found)
     asks = sys.stdin.isatty() and console.is_terminal

@@ -37,6 +37,9 @@ def show_chunks(
         shown = visible(excerpt(chunk.text, query, _SNIPPET))
         if chunk.title and not shown.startswith(visible(chunk.title)):
             lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
+        columns = visible(chunk.context.partition("columns: ")[2])
+        if columns and columns not in shown:
+            lines.append(f"[dim]{indented(f'columns: {columns}')}[/dim]")
         lines += [indented(shown), ""]
         say("\n".join(lines))
     if chunks and scored:

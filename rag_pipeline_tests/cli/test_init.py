@@ -31,7 +31,7 @@ def written(folder: Path) -> Any:
 
 
 def test_given_patterns_do_not_bring_logs_back(folder: Path) -> None:
-    shown = said("init", "firm", "--exclude", "archive*")
+    shown = said("init", "firm", "firm", "--exclude", "archive*")
     assert "left out as logs or data: web.log.1 (1.2 MB, 100% of the text, " in shown
     assert written(folder)["documents"]["exclude"] == ["archive*", "web.log.1"]
 

@@ -86,6 +86,7 @@ def test_a_broken_package_stops_only_the_corpora_that_name_it(tmp_path: Path) ->
         (["leaderboard", "-c", "absent.yaml"], "absent.yaml: cannot read the corpus file"),
         (["gc", "extra"], "no corpus is called 'extra' here"),
         (["search", "notice", "period"], "several words is one argument: put it in quotes"),
+        (["ask", "who", "signs", "it"], "one argument, in quotes: rag ask 'who signs it'"),
         (["plan", "a.yaml", "-c", "b.yaml"], "two corpora are named: a.yaml and --corpus b.yaml"),
     ],
 )

@@ -1,5 +1,6 @@
 """Define the commands that read the release: search, ask, optimize, serve."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,10 +31,12 @@ _WHERE = (
 
 AsOption = Annotated[str | None, option("LABELS", "Search as a caller with these labels.", "--as")]
 NoServerFlag = Annotated[bool, flag("--no-server", "Do not ask a running `rag serve`.")]
+_FURTHER = {"allow_extra_args": True}
 
 
-@app.command()
+@app.command(context_settings=_FURTHER)
 def search(
+    context: typer.Context,
     query: Annotated[str, argument("QUERY", "The question or words to search for.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
@@ -54,6 +57,7 @@ def search(
       rag search "sick leave" --where "document_id LIKE 'policies/%'" --json
       rag search "notice period for termination" --as hr,legal
     """
+    _check_one(context, query, corpus)
     if not 1 <= k <= 1000:
         raise InputError(f"-k {k} is not in the range of 1 to 1000")
     file = find_corpus_file(corpus, named, _QUOTE)
@@ -72,8 +76,11 @@ def search(
         tell(f"[yellow]{visible(told)}[/yellow]")
 
 
-@app.command(short_help="Answer a question from the release, with sources.")
+@app.command(
+    short_help="Answer a question from the release, with sources.", context_settings=_FURTHER
+)
 def ask(
+    context: typer.Context,
     question: Annotated[str, argument("QUESTION", "The question to answer.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
@@ -101,6 +108,7 @@ def ask(
       rag ask "When is a doctor's note needed?" -d policy/leave.md --json
       rag ask "And the Cedar NDA?" --follow "Which law governs the Acme NDA?"
     """
+    _check_one(context, question, corpus)
     file = find_corpus_file(corpus, named, _QUOTE)
     asked: dict[str, Any] = {"question": question, "document_id": document}
     asked |= {"instructions": instructions, "turns": follow or [], "labels": labels}
@@ -112,6 +120,15 @@ def ask(
     from rag_pipeline.client.records import Answer
 
     show_answer(Answer.model_validate(made), trace)
+
+
+def _check_one(context: typer.Context, question: str, corpus: str | None) -> None:
+    """Raise InputError if more words follow than a question and a corpus."""
+    if context.args:
+        whole = shlex.join([" ".join([question, corpus or "", *context.args])])
+        raise InputError(
+            f"a question is one argument, in quotes: rag {context.command.name} {whole}"
+        )
 
 
 def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> Any:

@@ -34,6 +34,7 @@ _MIGRATE = "Predict gain and cost of another embedding from a sample, and keep i
 @app.command(short_help="Write a commented corpus file.")
 def init(
     name: Annotated[str, argument("NAME", _NAME)],
+    folder: Annotated[Path | None, argument("DIR", "The same as --documents.")] = None,
     documents: Annotated[Path | None, option("DIR", "Folder or file with the documents.")] = None,
     queries: Annotated[Path | None, option("FILE", "queries.jsonl to measure with.")] = None,
     store: Annotated[str, option("DIR", "Folder, or s3:// prefix, for the store.")] = "data/store",
@@ -60,6 +61,7 @@ def init(
     """
     from rag_pipeline.cli.init import initialize
 
+    documents = documents or folder
     if documents is None:
         documents = Path(name).expanduser()
         if not documents.exists():
