@@ -205,9 +205,9 @@ def _sentences(question: str, chunks: Sequence[ScoredChunk]) -> Iterator[Sentenc
     """Yield the sentences of chunks, except headings and addresses (see `is_address`)."""
     seen = set()
     for rank, chunk in enumerate(chunks, 1):
-        for start, end in spans_of(chunk.text):
+        for start, end in spans_of(chunk):
             text, place = chunk.text[start:end], (chunk.document_id, chunk.start + start)
-            is_above = HEADING.match(text) or is_table_head(chunk.text, start)
+            is_above = HEADING.match(text) or is_table_head(chunk, start)
             if place in seen or is_above or is_address(question, chunk.document_id, text):
                 continue
             if has_terms(text):

@@ -26,7 +26,14 @@ from rag_pipeline.answering.reading import (
     rarity,
     token_ids,
 )
-from rag_pipeline.answering.sentences import HEADING, Sentence, is_address, is_table_head, spans_of
+from rag_pipeline.answering.sentences import (
+    HEADING,
+    Sentence,
+    is_address,
+    is_table_head,
+    spaced,
+    spans_of,
+)
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import Answer, SearchResult, Weights
@@ -109,6 +116,8 @@ class Ranked(NamedTuple):
     def paragraph(self) -> "Ranked":
         """Return the sentences. Extend the best one to its paragraph if that is short prose."""
         first = self.sentences[0]
+        if first.is_row:
+            return self
         text, at = first.chunk.text, first.start - first.chunk.start
         start = text.rfind("\n\n", 0, at) + 2 if "\n\n" in text[:at] else 0
         end = text.find("\n\n", at + len(first.text))
@@ -212,7 +221,9 @@ def word_share(words: Words, sentence: Sentence, names: frozenset[str] = frozens
     less.
     """
     chunk = sentence.chunk
-    about = "\n".join([sentence.text, chunk.context, chunk.document_id, sentence.heading])
+    about = "\n".join(
+        [spaced(chunk, sentence.text), chunk.context, chunk.document_id, sentence.heading]
+    )
     shared = words.in_text(about)
     return words.share(shared - names) + _NAME_WEIGHT * words.share(shared & names)
 
@@ -276,7 +287,7 @@ def sentence_features(
         weight = rarity(one.ids, weights)
         whole = float(nearest(of_tokens) @ shares)
         starts = np.array([start for start, _ in one.spans], np.int64)
-        for start, end in spans_of(chunk.text):
+        for start, end in spans_of(chunk):
             place = (chunk.document_id, chunk.start + start, chunk.start + end)
             text = chunk.text[start:end]
             own = slice(*np.searchsorted(starts, [start, end]))
@@ -286,7 +297,7 @@ def sentence_features(
                 continue
             if is_address(query, chunk.document_id, text):
                 continue
-            if is_table_head(chunk.text, start):
+            if is_table_head(chunk, start):
                 above = np.maximum(_CONTEXT_WEIGHT * met, section)
                 continue
             if chunk.text[chunk.text.rfind("\n", 0, start) + 1] != "|":

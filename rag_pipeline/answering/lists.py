@@ -30,11 +30,13 @@ _INLINE = re.compile(r"(?<![\w.,])\(?(?P<number>\d{1,2})[.)][ \t\n]+(?=[^\W\d_a-
 """The number of a step within a paragraph, such as `2. Load the file.`"""
 _STEPS = (
     r"\bhow (?:do|does|can|could|should|must|would|may|is|are|to)\b|\bsteps?\b|\bprocedure\b|"
+    r"\b(?:sequence|stages?|in order|walk (?:me|us) through|what now)\b|\bder reihe nach\b|"
     r"\b(?:what|which) order\b|\bwhat (?:has|needs|is) to be done\b|\border of\b|\binstructions?\b|"
     r"\bwhat (?:do|does|must|should)\b(?=[^?]{1,40}\b(?:have to|need to|do)\b)|"
     r"\bwhat (?:happens|do (?:i|we) (?:have to|need))\b|\bwas (?:ist zu tun|passiert|geschieht)\b|"
     r"\bwas\b(?=(?: \w+){1,3} (?:tun|machen)\b)|\bwas (?:tue|mache) ich\b|"
-    r"\bwie (?:\w+ )?(?:ich|man|wir|wird|werden|geht|läuft|funktioniert|kann|können|muss|müssen)\b|"
+    r"\bwie (?:(?!oft|viele?|lange?|hoch|weit|schnell|groß|alt|teuer|früh|spät)\w+ )?"
+    r"(?:ich|man|wir|wird|werden|geht|läuft|funktioniert|kann|können|muss|müssen)\b|"
     r"schritt|\bablauf\b|reihenfolge|anleitung|vorgeh|\bcomment\b|\bétapes\b|"
     r"\bmarche à suivre\b|\bcómo\b|\bpasos\b|"
     r"步骤|怎么|如何|خطوات|كيف"
@@ -53,6 +55,12 @@ _SEVERAL = (
     r"(?:which|what|who (?:are|were)|name|list|welche|was|wer sind|wie heißen|nenne|zähle|"
     r"quel(?:le)?s|qui sont|énumère|cuáles|quiénes|qué|enumera)\b|哪些|列出|ما هي"
 )
+_NO_PLURAL = r"(?!does\b|has\b|was\b|this\b|\w*[su]s\b)"
+_PLURAL = (
+    rf"(?:which|what) (?:{_NO_PLURAL}\w+ )?{_NO_PLURAL}\w{{3,}}s\b|(?:list|name) (?:all|the) |"
+    r"welche (?!r\b)\w+(?:en|er|e|n|s)\b|nenne|quel(?:le)?s\b|(?:cuáles|qué \w+s)\b"
+)
+"""A question for things in the plural."""
 _SUMMARY = (
     r"\bsummar\w+|\boverview\b|\bwhat (?:is|was) (?:said|discussed|decided) about\b|"
     r"\b(?:key|main) points\b|\bhauptpunkte\b|\bwichtigste\w* punkte\b|"
@@ -94,6 +102,11 @@ class Block(NamedTuple):
 def asks_for_list(question: str) -> bool:
     """Return whether the first words of a question ask for several things."""
     return bool(compiled(_SEVERAL, re.IGNORECASE).match(question))
+
+
+def asks_for_several(question: str) -> bool:
+    """Return whether a question asks for things in the plural, as in "which measures"."""
+    return bool(compiled(_PLURAL, re.IGNORECASE).match(question))
 
 
 def asks_for_steps(question: str) -> bool:

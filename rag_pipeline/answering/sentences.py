@@ -28,6 +28,8 @@ _ASKS_FOR_MAIL = re.compile(
     r"(?i)\b(?:e-?mails?|mail\w*|sen[dt]\w*|wrote|writ\w+|subject|letters?|messages?|schr[ei]+b\w*|"
     r"geschrieben|schick\w*|geschickt|gesendet|betreff|absender\w*)\b"
 )
+_ROW = re.compile(r'(?:"[^"]*"|[^\r\n])+')
+"""A row of a CSV file. A quoted field may hold line ends."""
 _COLUMNS = "columns: "
 """Stands in a chunk's context before the names of the columns of a table that began above it."""
 _LONGEST_RULE = 300
@@ -56,7 +58,7 @@ class Sentence:
         """Return the document's title, the heading, a table's column names and the sentence."""
         above = self.heading or " ".join(self.chunk.context.split(" | ")[2:])
         about = [self.chunk.title, *([above] if above != self.chunk.title else []), self._head]
-        return ": ".join(filter(None, [*about, self.text]))
+        return ": ".join(filter(None, [*about, spaced(self.chunk, self.text)]))
 
     @property
     def with_units(self) -> str:
@@ -67,16 +69,15 @@ class Sentence:
         columns = self._head or self.chunk.context.partition(_COLUMNS)[2]
         if not (columns and self.is_row):
             return self.text
-        marks = "[|]" if "|" in self.text else "[,;\t]"
-        rows = (re.split(marks, row.strip("| ")) for row in (self.text, columns))
+        mark = "|" if self.text.startswith("|") else _mark_of(self.chunk)
+        rows = (row.strip("| ").split(mark) for row in (self.text, columns))
         pairs = zip_longest(*rows, fillvalue="")
         return "|".join(f"{c} {name}" if any(map(str.isdigit, c)) else c for c, name in pairs)
 
     @property
     def is_row(self) -> bool:
         """Return whether the sentence is a row of a table."""
-        is_separated = self.chunk.document_id.casefold().endswith((".csv", ".tsv"))
-        return is_separated or self.text.startswith("|")
+        return _is_separated(self.chunk) or self.text.startswith("|")
 
     @property
     def _head(self) -> str:
@@ -94,8 +95,30 @@ class Sentence:
         )
 
 
-def is_table_head(text: str, start: int) -> bool:
+def _is_separated(chunk: ScoredChunk) -> bool:
+    return chunk.document_id.casefold().endswith((".csv", ".tsv"))
+
+
+def _mark_of(chunk: ScoredChunk) -> str:
+    """Return the character between the fields of a CSV or TSV file."""
+    head = chunk.context.partition(_COLUMNS)[2] or chunk.text
+    return max(",;\t", key=head.count)
+
+
+def spaced(chunk: ScoredChunk, text: str) -> str:
+    """Return a part of a chunk's text. In a CSV or TSV file, fields have white space around them.
+
+    Otherwise, two fields such as `4541,2025-04-10` look like one number.
+    """
+    mark = _mark_of(chunk)
+    return text.replace(mark, f" {mark} ") if _is_separated(chunk) else text
+
+
+def is_table_head(chunk: ScoredChunk, start: int) -> bool:
     """Return whether the line that begins at `start` holds the column names of a table."""
+    text = chunk.text
+    if _is_separated(chunk):
+        return chunk.start + start == 0
     if text[start] != "|":
         return False
     before = text[max(0, start - _LONGEST_RULE) : start]
@@ -113,10 +136,19 @@ def is_address(query: str, document_id: str, text: str) -> bool:
     return bool(of_mail) and not _ASKS_FOR_MAIL.search(query)
 
 
+def spans_of(chunk: ScoredChunk) -> list[Span]:
+    """Return the spans of a chunk's sentences, or of the rows of a CSV or TSV file.
+
+    A sentence has the list below it and the bold lead-in before it.
+    """
+    if _is_separated(chunk):
+        return [row.span() for row in _ROW.finditer(chunk.text) if row[0].strip()]
+    return _spans_of(chunk.text)
+
+
 # Many queries and configurations find the same chunks.
 @lru_cache(maxsize=4096)
-def spans_of(text: str) -> list[Span]:
-    """Return the spans of a text's sentences, with a list below and a bold lead-in before."""
+def _spans_of(text: str) -> list[Span]:
     spans: list[Span] = []
     for start, end in sentence_spans(text):
         if spans and _LEAD_IN.fullmatch(text[spans[-1][0] : start]):

@@ -8,6 +8,7 @@ from rag_pipeline.answering.facts import kinds_asked
 from rag_pipeline.answering.lists import (
     Block,
     asks_for_list,
+    asks_for_several,
     asks_for_steps,
     asks_for_summary,
     lists_for,
@@ -16,8 +17,8 @@ from rag_pipeline.answering.lists import (
     summary_spans,
 )
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.reading import is_across
-from rag_pipeline.answering.sentences import Sentence
+from rag_pipeline.answering.reading import is_across, multilingual
+from rag_pipeline.answering.sentences import Sentence, spaced
 from rag_pipeline.answering.tables import (
     MOST_ROWS,
     DocumentOf,
@@ -48,11 +49,21 @@ _LEAST_HEADED = 0.6
 """Least weight of the question's words above headings that answer."""
 _OF_STEPS = 0.5
 """Maximum difference in weight between the best sentence and steps with a heading about it."""
+_NEAR = 2.0
+"""Maximum difference in score between the best sentence and one that rows or a list hold.
+
+Chosen on each two of three mixed folders, and better on the third, too.
+"""
 _QUOTED = 3
 """Number of first sentences that rows and lists are compared with."""
 _ITEMS_QUOTED = 2
 _LONGEST_LEAD = 600
 """Maximum number of characters that are read below a heading."""
+_LONGEST_READ, _LESS_ALIKE = 300, 0.02
+"""Number of characters of a list that the multilingual model reads, and the maximum difference in
+cosine between the best sentence and a list."""
+_OF_WORDS = 0.05
+"""Weight of the share of the question's words in a list and above it, relative to the cosine."""
 _LONGEST_ITEM = 250
 """Maximum mean number of characters of a list's items. Longer items are clauses."""
 
@@ -63,9 +74,41 @@ def structured_answer(
     """Return an answer of table rows, a whole list or a summary, or None if sentences fit better.
 
     Rows and lists answer if they have about as many of the question's words as the best sentence.
+    They also hold a sentence whose score is near the best one, except steps, lists of the best
+    sentence's document, cells that are asked for, sums and counts.
     """
     if not ranked.sentences or "cause" in kinds_asked(found.query):
         return None
+    answer = _structured(found, ranked, document_of)
+    if answer is None or asks_for_summary(found.query) or asks_for_steps(found.query):
+        return answer
+    is_said = not answer.text.startswith("“") and not asks_for_extreme(found.query)
+    return answer if is_said or _is_near(ranked, answer) else None
+
+
+def _is_near(ranked: Ranked, answer: Answer) -> bool:
+    """Return whether an answer holds a part of a sentence that scores near the best one.
+
+    A list may also be from the document of the best sentence.
+    """
+    first, cited = ranked.sentences[0].chunk.document_id, answer.citations[0]
+    if cited.document_id == first and not cited.text.startswith("|"):
+        return True
+    near = [
+        one
+        for one, score in zip(ranked.sentences, ranked.scores, strict=True)
+        if score >= ranked.scores[0] - _NEAR
+    ]
+    return any(
+        one.chunk.document_id == cited.document_id
+        and one.start < cited.end
+        and cited.start < one.start + len(one.text)
+        for one in near
+        for cited in answer.citations
+    )
+
+
+def _structured(found: SearchResult, ranked: Ranked, document_of: DocumentOf) -> Answer | None:
     question, chunks = found.query, in_force(found.query, found.chunks)[:_PASSAGES]
     documents = _documents(chunks, document_of)
     words = Words(subject(question), _texts(chunks, documents))
@@ -75,6 +118,10 @@ def structured_answer(
             return None
         spans = summary_spans(words, document, _MOST_SENTENCES)
         return _answer(ranked, [], [(chunk, document, span) for span in spans])
+    if found.token_weights is None and (
+        alike := _list_by_meaning(question, words, ranked, documents)
+    ):
+        return _list_answer(alike, ranked)
     best = max((word_share(words, one) for one in ranked.first(_QUOTED)), default=0.0)
     rows = find_rows(question, words, chunks, document_of)
     if asks_for_list(question) and (every := _all_rows(words, chunks, document_of)):
@@ -151,6 +198,41 @@ def _end_of_lead(text: str, end: int) -> int:
     (_, length), *_ = sentence_spans(below) or [(0, 0)]
     start = text.find(below, end)
     return end if not length or below.startswith(("#", "|")) else start + length
+
+
+def _list_by_meaning(
+    question: str, words: Words, ranked: Ranked, documents: Sequence[tuple[ScoredChunk, Document]]
+) -> tuple[ScoredChunk, Document, Block] | None:
+    """Return the list whose headings and first items mean about what a question asks for, or None.
+
+    A question for steps gets a numbered list. Another question gets a list only if it names several
+    things, as in "which measures". A list needs about the cosine of the best sentence.
+    """
+    steps, embed = asks_for_steps(question), multilingual()
+    if embed is None or not (steps or asks_for_several(question)):
+        return None
+    lists = [
+        (chunk, document, block)
+        for chunk, document in documents[:_DOCUMENTS]
+        for block in lists_of(document)
+        if not block.apart and block.numbered >= steps
+    ]
+    texts = [
+        f"{document.title}: {': '.join(block.above.splitlines())}: "
+        f"{block.text(document.text)[:_LONGEST_READ]}"
+        for _, document, block in lists
+    ]
+    vectors = embed([ranked.sentences[0].with_headings, *texts])
+    best, *cosines = (vectors @ embed.asked(question)).tolist()
+    scores = [
+        cosine
+        + _OF_WORDS * words.share(words.in_text(f"{block.above}\n{block.text(document.text)}"))
+        for cosine, (_, document, block) in zip(cosines, lists, strict=True)
+    ]
+    likeliest = max(range(len(lists)), key=scores.__getitem__, default=None)
+    if likeliest is None or cosines[likeliest] < best - _LESS_ALIKE:
+        return None
+    return lists[likeliest]
 
 
 def _list_around(
@@ -276,9 +358,10 @@ def _texts(
     chunks: Sequence[ScoredChunk], documents: Sequence[tuple[ScoredChunk, Document]]
 ) -> Iterator[str]:
     for chunk in chunks:
-        yield f"{chunk.text}\n{chunk.context}"
-    for _, document in documents:
-        yield f"{document.title}\n{document.document_id}\n{document.text[:200_000]}"
+        yield f"{spaced(chunk, chunk.text)}\n{chunk.context}"
+    for chunk, document in documents:
+        text = spaced(chunk, document.text[:200_000])
+        yield f"{document.title}\n{document.document_id}\n{text}"
 
 
 def _table_answer(

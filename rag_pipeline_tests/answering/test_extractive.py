@@ -1,9 +1,11 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from rag_pipeline.answering import agreement
+from rag_pipeline.answering.agreement import ranked_sentences
 from rag_pipeline.answering.extractive import (
     FEATURES,
     NOTHING_ANSWERS,
@@ -12,7 +14,7 @@ from rag_pipeline.answering.extractive import (
 )
 from rag_pipeline.answering.forms import form_answers
 from rag_pipeline.answering.reading import Passage, read_passages, sentence_vectors
-from rag_pipeline.answering.sentences import spans_of
+from rag_pipeline.answering.sentences import is_table_head, spans_of
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import ScoredChunk, SearchResult
@@ -268,4 +270,18 @@ def test_the_first_passages_are_read_if_the_others_share_more_words_with_the_que
 def test_a_bold_lead_in_belongs_to_its_sentence():
     text = "**7. Summer party.** Friday 11 July. All come.\n\n**Note:** Bring **your own.** Cups."
     parts = ["**7. Summer party.** Friday 11 July.", "All come.", "**Note:** Bring **your own.**"]
-    assert [text[a:b] for a, b in spans_of(text)] == [*parts, "Cups."]
+    assert [text[a:b] for a, b in spans_of(scored("a", text))] == [*parts, "Cups."]
+
+
+def test_the_sentences_of_a_csv_file_are_its_rows():
+    text = 'no,part,price\n7,"rope,\nlong",3.20\n4541,2025-04-10,41\n'
+    chunk = scored("a.csv", text, context="columns: no,part,price")
+    rows = [text[a:b] for a, b in spans_of(chunk)]
+    assert rows == ["no,part,price", '7,"rope,\nlong",3.20', "4541,2025-04-10,41"]
+    assert is_table_head(chunk, 0) and not is_table_head(replace(chunk, start=9), 0)
+    ranked = ranked_sentences("What is the price of 4541?", [chunk])
+    assert [one.text for one in ranked.sentences] == [rows[2], rows[1]]
+    # "price" is in the contexts of both rows, and "4541" in one row.
+    price, code = math.log(1 + 3 / 2.5), math.log(1 + 3 / 1.5)
+    matches = [one.match for one in ranked.sentences]
+    assert matches == pytest.approx([1.0, price / (price + code)])

@@ -1,7 +1,14 @@
+import pytest
+
+from rag_pipeline.answering.extractive import Ranked
 from rag_pipeline.answering.lists import lists_of, summary_spans
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.datamodels import Document
+from rag_pipeline.answering.reading import multilingual
+from rag_pipeline.answering.sentences import Sentence
+from rag_pipeline.answering.structured import structured_answer
+from rag_pipeline.datamodels import Document, SearchResult
 from rag_pipeline_tests.testing.answers import answered
+from rag_pipeline_tests.testing.chunking import scored
 
 WINCH = """# Winch
 
@@ -54,6 +61,24 @@ def test_steps_are_quoted_in_their_order_from_the_first():
         assert citation.text.endswith("3. Close the brake.")
     (stowing,) = answered("How do I do the stowing of the anchor?", WINCH).citations
     assert stowing.text.startswith("1. Lift") and stowing.text.endswith("deck.")
+
+
+@pytest.mark.skipif(multilingual() is None, reason="no multilingual model")
+def test_steps_whose_headings_mean_what_is_asked_need_none_of_its_words():
+    (citation,) = answered("What is the sequence when the chain has to come in?", WINCH).citations
+    assert citation.text.startswith("1. Open the brake.")
+
+
+def test_rows_far_from_the_best_sentence_do_not_answer():
+    text = "The mess is green.\n\n| Tool | Use |\n| --- | --- |\n| rope | mess |\n| hook | deck |\n"
+    document, chunk = Document("d", "", text), scored("d", text)
+    starts = 0, text.index("| rope")
+    sentences = [Sentence(chunk, 1, at, text[at : at + 15], 0.0) for at in starts]
+    found = SearchResult(query="Is there a green rope in the mess?", chunks=[chunk])
+    for score, is_near in ((3.0, True), (2.9, False)):
+        ranked = Ranked(1.0, sentences, [5.0, score], 3.0)
+        answer = structured_answer(found, ranked, lambda _: document)
+        assert (answer is not None) == is_near
 
 
 def test_steps_stand_on_lines_that_name_them_or_within_a_paragraph():
