@@ -148,7 +148,7 @@ class Guards:
             return
         started = time.perf_counter()
         try:
-            await self.turns.begin()
+            await self.turns.begin(client)
         except TimeoutError:
             raise Refused(429, "too many requests; try again", {"Retry-After": "1"}) from None
         finally:
@@ -157,7 +157,7 @@ class Guards:
             with deadlines.request():
                 await self._run(scope, receive, reply, client)
         finally:
-            self.turns.end()
+            self.turns.end(client)
 
     def _count(self, client: str, change: int) -> None:
         self._running[client] += change
@@ -174,13 +174,13 @@ class Guards:
             # A client that reads slowly must not block others.
             self._count(client, -1)
             if is_queued:
-                self.turns.end()
+                self.turns.end(client)
             try:
                 await reply(message)
             finally:
                 self._count(client, 1)
                 if is_queued:
-                    self.turns.go_on()
+                    self.turns.go_on(client)
 
         try:
             async with asyncio.timeout(seconds) as limit:

@@ -1,7 +1,7 @@
 """Limit the number of requests at work. Other requests wait for a short, limited time."""
 
 import asyncio
-from collections import deque
+from collections import Counter
 
 
 class Turns:
@@ -13,41 +13,52 @@ class Turns:
 
     def __init__(self, at_once: int, wait_seconds: float) -> None:
         self.at_once = at_once
-        self.working = 0
+        self._working: Counter[str] = Counter()
         self._wait_seconds = wait_seconds
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._queue: list[tuple[str, asyncio.Future[None]]] = []
+
+    @property
+    def working(self) -> int:
+        """Return the number of requests at work."""
+        return self._working.total()
 
     @property
     def waiting(self) -> int:
         """Return the number of waiting requests."""
         return len(self._queue)
 
-    async def begin(self) -> None:
-        """Wait for a turn, first come first served. Raise TimeoutError after `wait_seconds`."""
+    async def begin(self, client: str) -> None:
+        """Wait for a turn. Raise TimeoutError after `wait_seconds`.
+
+        The client with the fewest requests at work is next. So no client can keep others out. Among
+        equals it is first come, first served.
+        """
         if self.working < self.at_once and not self._queue:
-            self.working += 1
+            self._working[client] += 1
             return
         turn = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
+        self._queue.append((client, turn))
         try:
             async with asyncio.timeout(self._wait_seconds):
                 await turn
         except BaseException:
-            if turn in self._queue:
-                self._queue.remove(turn)
+            if (client, turn) in self._queue:
+                self._queue.remove((client, turn))
             elif turn.done() and not turn.cancelled():
-                self.end()  # the turn came at the moment of the timeout
+                self.end(client)  # the turn came at the moment of the timeout
             raise
 
-    def end(self) -> None:
-        """End a turn, and let the next requests begin."""
-        self.working -= 1
+    def end(self, client: str) -> None:
+        """End a turn of a client, and let the next requests begin."""
+        self._working[client] -= 1
+        self._working += Counter()  # drops clients without a turn
         while self._queue and self.working < self.at_once:
-            turn = self._queue.popleft()
-            if not turn.done():
-                self.working += 1
-                turn.set_result(None)
+            following = min(self._queue, key=lambda waiting: self._working[waiting[0]])
+            self._queue.remove(following)
+            if not following[1].done():
+                self._working[following[0]] += 1
+                following[1].set_result(None)
 
-    def go_on(self) -> None:
-        """Take the turn again after `end`, without waiting."""
-        self.working += 1
+    def go_on(self, client: str) -> None:
+        """Take a client's turn again after `end`, without waiting."""
+        self._working[client] += 1

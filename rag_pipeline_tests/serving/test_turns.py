@@ -1,4 +1,4 @@
-"""Requests work in turns: some at a time, first come first served, and none waits for long."""
+"""Requests work in turns: some at a time, each client's in order, and none waits for long."""
 
 import asyncio
 
@@ -21,23 +21,46 @@ def test_the_next_in_line_begins_when_a_turn_ends():
         turns, order = Turns(2, 600.0), []
 
         async def request(name):
-            await turns.begin()
+            await turns.begin("a")
             order.append(name)
 
         tasks = [asyncio.create_task(request(n)) for n in range(5)]
         await settle()
         assert (order, turns.working, turns.waiting) == ([0, 1], 2, 3)
-        turns.end()
+        turns.end("a")
         await settle()
         assert (order, turns.working, turns.waiting) == ([0, 1, 2], 2, 2)
         tasks[3].cancel()  # its client went away
         await settle()
-        turns.end()
+        turns.end("a")
         await settle()
         assert (order, turns.working, turns.waiting) == ([0, 1, 2, 4], 2, 0)
-        turns.end()
-        turns.end()
+        turns.end("a")
+        turns.end("a")
         assert turns.working == 0
+
+    asyncio.run(scene())
+
+
+def test_a_client_with_many_requests_keeps_no_other_out():
+    async def scene():
+        turns, order = Turns(2, 600.0), []
+
+        async def request(client):
+            await turns.begin(client)
+            order.append(client)
+
+        tasks = [asyncio.create_task(request(client)) for client in "aaaaab"]
+        await settle()
+        turns.end("a")
+        await settle()
+        assert order == ["a", "a", "b"]
+        turns.end("b")
+        await settle()
+        assert order == ["a", "a", "b", "a"]
+        assert (turns.working, turns.waiting) == (2, 2)
+        for task in tasks:
+            task.cancel()
 
     asyncio.run(scene())
 
@@ -45,12 +68,12 @@ def test_the_next_in_line_begins_when_a_turn_ends():
 def test_who_waits_too_long_is_refused_and_loses_no_turn():
     async def scene():
         turns = Turns(1, 0.0)
-        await turns.begin()
+        await turns.begin("a")
         with pytest.raises(TimeoutError):
-            await turns.begin()
+            await turns.begin("a")
         assert (turns.working, turns.waiting) == (1, 0)
-        turns.end()
-        await turns.begin()
+        turns.end("a")
+        await turns.begin("a")
         assert turns.working == 1
 
     asyncio.run(scene())
@@ -59,19 +82,19 @@ def test_who_waits_too_long_is_refused_and_loses_no_turn():
 def test_a_request_that_sends_its_reply_lets_another_work():
     async def scene():
         turns = Turns(1, 600.0)
-        await turns.begin()
-        other = asyncio.create_task(turns.begin())
+        await turns.begin("a")
+        other = asyncio.create_task(turns.begin("a"))
         await settle()
-        turns.end()  # the reply is sent; its client reads slowly
+        turns.end("a")  # the reply is sent; its client reads slowly
         await settle()
         assert other.done()
-        turns.go_on()
+        turns.go_on("a")
         assert turns.working == 2, "it never waits again"
-        last = asyncio.create_task(turns.begin())
-        turns.end()
+        last = asyncio.create_task(turns.begin("a"))
+        turns.end("a")
         await settle()
         assert not last.done(), "one still works"
-        turns.end()
+        turns.end("a")
         await settle()
         assert last.done()
 
