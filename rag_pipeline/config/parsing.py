@@ -142,7 +142,8 @@ def _require_extras(config: CorpusConfig) -> None:
 
 def other_settings(file: Path) -> list[str]:
     """Return the top-level names of a valid corpus file, except `type` and `attributes`."""
-    return sorted(yaml.safe_load(file.read_text(encoding="utf-8")).keys() - {"type", "attributes"})
+    raw = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+    return sorted(raw.keys() - {"type", "attributes"})
 
 
 def corpus_files(folder: Path = Path()) -> Iterator[tuple[Path, str]]:
@@ -162,7 +163,7 @@ def corpus_files(folder: Path = Path()) -> Iterator[tuple[Path, str]]:
 
 def _corpus_name(text: str) -> str:
     try:
-        return str(yaml.safe_load(text)["attributes"]["corpus"])
+        return str(yaml.load(text, _Loader)["attributes"]["corpus"])
     except (yaml.YAMLError, ValueError, RecursionError, TypeError, KeyError):
         return ""
 

@@ -183,6 +183,13 @@ def storable(value: Any) -> MetadataValue:
     return _NOT_TEXT.sub("\ufffd", str(value))
 
 
+class _FrontMatterLoader(yaml.SafeLoader):
+    """A loader that refuses merge keys (`<<`), which can multiply its content."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        pass  # so that the key stays, which no constructor knows
+
+
 def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
     """Return the fields of Markdown's YAML front matter, and the body.
 
@@ -193,7 +200,7 @@ def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
     if block is None:
         return {}, text
     try:
-        values = yaml.safe_load(block[1])
+        values = yaml.load(block[1], _FrontMatterLoader)
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}, text
     if not isinstance(values, dict):

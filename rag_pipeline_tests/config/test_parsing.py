@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from rag_pipeline.config import ExtractiveAnswers, fingerprint, load_config, parse_config
+from rag_pipeline.config.parsing import corpus_files
 from rag_pipeline.errors import ConfigError, MissingExtraError
 from rag_pipeline_tests.testing.broken_settings import WRONG_SETTINGS
 from rag_pipeline_tests.testing.corpora import attributes, rule, write_corpus, write_file
@@ -222,6 +223,14 @@ def test_aliases_cannot_grow_without_bound(tmp_path, text, said):
     file.write_text(text)
     with pytest.raises(ConfigError, match=f"not valid YAML: {said}"):
         load_config(file)
+
+
+def test_listing_corpus_files_reads_no_merges_without_bound(tmp_path):
+    merges = "a0: &a0 {k: v, l: v}\n" + "".join(
+        f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 30)
+    )
+    (tmp_path / "bomb.yaml").write_text(f"type: rag_pipeline.RagPipeline\n{merges}")
+    assert list(corpus_files(tmp_path)) == [(tmp_path / "bomb.yaml", "bomb")]
 
 
 def test_an_alias_of_a_plain_part_is_read(tmp_path):

@@ -136,3 +136,12 @@ def test_yaml_aliases_cannot_grow(tmp_path: Path) -> None:
     # All of its words have one letter: such a text is doubtful.
     kept = {"language", "a", "folder", "suffix", "bytes", "text_quality"}
     assert set(document.metadata) == kept
+
+
+def test_yaml_merges_cannot_grow(tmp_path: Path) -> None:
+    merges = "a: &a {k: v, l: v}\n" + "".join(
+        f"{b}: &{b} {{<<: [*{a}, *{a}, *{a}, *{a}, *{a}, *{a}, *{a}, *{a}]}}\n"
+        for a, b in zip("abcdefghijk", "bcdefghijkl", strict=True)
+    )
+    document = load(tmp_path / "a.md", f"---\n{merges}---\nBody")
+    assert {"a", "b"}.isdisjoint(document.metadata), "the block belongs to the body"
