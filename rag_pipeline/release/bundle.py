@@ -24,33 +24,34 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rag_pipeline.config import STAGES, CorpusConfig, parse_config
 from rag_pipeline.errors import ConfigError, InputError, StoreError
+from rag_pipeline.release.bundle_content import (
+    DOCUMENTS,
+    SCORES,
+    VECTORS,
+    WRONG,
+    check_content,
+    stored_schema,
+    with_schema,
+)
 from rag_pipeline.release.gate import kept_file
 from rag_pipeline.release.manifest import Release, ReleaseSettings, load, read, verify
 from rag_pipeline.release.publishing import serve_imported
 from rag_pipeline.release.trust import foreign_settings, refuse_variables
-from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
 from rag_pipeline.store import Store, Table
 from rag_pipeline.store.folders import copied, sha256_of
 from rag_pipeline.store.lease import lease
-from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, vector_schema
+from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 FORMAT = 2
 _LISTING = "bundle.json"
-VECTORS = "vectors.arrow"
-DOCUMENTS = "documents.arrow"
-_SCORES = "scores.parquet"
 IMPORTED = "imported.json"
 _MAX_LISTING_BYTES = 10_000_000
-_MOST_GROWTH = 100
-"""Maximum size of rows in memory, as a multiple of the size of their file."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-_WRONG = (ValueError, TypeError, LookupError, AttributeError)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError)
 """Errors that `zipfile` raises for a damaged file or an unknown compression."""
 
@@ -100,7 +101,7 @@ def _write_files(workspace: Workspace, release: Release, folder: Path) -> dict[s
     """Write the tables of a release to `folder`. Return all files, by name in the bundle."""
     pinned, store = release.pinned, workspace.store
     vectors, version = store.table(pinned.vector_table, None), pinned.vector_version
-    schema = _vector_schema(vectors.dataset(version).schema)
+    schema = stored_schema(vectors.dataset(version).schema)
     files = {VECTORS: folder / VECTORS}
     _write_rows(vectors, version, schema, files[VECTORS])
     if pinned.documents_version is not None:
@@ -109,8 +110,8 @@ def _write_files(workspace: Workspace, release: Release, folder: Path) -> dict[s
         _write_rows(documents, pinned.documents_version, DOCUMENTS_SCHEMA, files[DOCUMENTS])
     scores = store.read_bytes(kept_file(release.release_id))
     if scores is not None:
-        files[_SCORES] = folder / _SCORES
-        files[_SCORES].write_bytes(scores)
+        files[SCORES] = folder / SCORES
+        files[SCORES].write_bytes(scores)
     if pinned.lexical_path is not None:
         index = store.local_folder(pinned.lexical_path)
         for path in sorted(filter(Path.is_file, index.rglob("*"))):
@@ -231,7 +232,7 @@ def _write_builds(
     store = workspace.store
     release = _manifest(listing["release"], file)
     pinned = release.pinned
-    _check_content(release, folder, file)
+    check_content(release, folder, file)
     # With this file before any table, an interrupted import can be repeated.
     store.write_json(IMPORTED, {"file": file.name, "release": release.release_id})
     if pinned.lexical_path is not None and not store.files.has_folder(pinned.lexical_path):
@@ -243,49 +244,8 @@ def _write_builds(
     if (folder / DOCUMENTS).exists():
         documents_version = _written_table(store, "documents", folder / DOCUMENTS).version
     pinned = replace(pinned, vector_version=vectors.version, documents_version=documents_version)
-    scores = (folder / _SCORES).read_bytes() if (folder / _SCORES).exists() else None
+    scores = (folder / SCORES).read_bytes() if (folder / SCORES).exists() else None
     return serve_imported(workspace, replace(release, pinned=pinned), scores)
-
-
-def _check_content(release: Release, folder: Path, file: Path) -> None:
-    """Raise InputError if the files differ from the builds in the manifest."""
-    pinned = release.pinned
-    try:
-        with pa.OSFile(str(folder / VECTORS)) as source, pa.ipc.open_stream(source) as rows:
-            found, indexed = _checked_rows(rows, _vector_schema(rows.schema), folder / VECTORS)
-        if found != pinned.rows:
-            raise ValueError(f"{VECTORS} has {found} rows, but the manifest has {pinned.rows}")
-        if (folder / DOCUMENTS).exists():
-            with pa.OSFile(str(folder / DOCUMENTS)) as source, pa.ipc.open_stream(source) as rows:
-                _, known = _checked_rows(rows, DOCUMENTS_SCHEMA, folder / DOCUMENTS)
-            if lost := indexed - known:
-                raise ValueError(f"{DOCUMENTS} lacks {min(lost)!r}")
-        if pinned.lexical_path is not None:
-            index = open_lexical_index(folder / "lexical")
-            if len(index) != found:
-                raise ValueError(f"the BM25 index has {len(index)} chunks, not {found}")
-        if (folder / _SCORES).exists():
-            pq.read_table(folder / _SCORES, columns=["query_id", "query"])
-    except (StoreError, OSError, pa.ArrowException, *_WRONG) as error:
-        raise InputError(f"{file}: not a release bundle: {error}") from None
-
-
-def _checked_rows(
-    rows: pa.RecordBatchReader, schema: pa.Schema, file: Path
-) -> tuple[int, set[str]]:
-    """Return the number of rows and their document ids. Raise ValueError if a row is invalid."""
-    found, size, documents = 0, 0, set[str]()
-    for batch in rows:
-        batch = _with_schema(batch, schema)
-        batch.validate(full=True)
-        size += batch.nbytes
-        if size > _MOST_GROWTH * file.stat().st_size:
-            raise ValueError(f"{file.name} grows to more than {_MOST_GROWTH} times its size")
-        if empty := [f.name for f in schema if not f.nullable and batch.column(f.name).null_count]:
-            raise ValueError(f"{file.name}: {empty[0]} has missing values")
-        found += batch.num_rows
-        documents.update(batch.column("document_id").to_pylist())
-    return found, documents
 
 
 def _manifest(record: dict[str, Any], file: Path) -> Release:
@@ -309,11 +269,6 @@ def _manifest(record: dict[str, Any], file: Path) -> Release:
 # --- rows ---
 
 
-def _vector_schema(stored: pa.Schema) -> pa.Schema:
-    size = stored.field("vector").type.list_size
-    return vector_schema(size, "token_vectors" in stored.names)
-
-
 def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> None:
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with (
@@ -321,21 +276,17 @@ def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> No
         pa.ipc.new_stream(sink, schema, options=options) as out,
     ):
         for batch in table.read(schema.names, version=version):
-            out.write_batch(_with_schema(batch, schema))
+            out.write_batch(with_schema(batch, schema))
 
 
 def _written_table(store: Store, name: str, file: Path) -> Table:
     """Replace the rows of a store's table by the rows of a file, and return the table."""
     with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as rows:
         is_documents = file.name == DOCUMENTS
-        schema = DOCUMENTS_SCHEMA if is_documents else _vector_schema(rows.schema)
+        schema = DOCUMENTS_SCHEMA if is_documents else stored_schema(rows.schema)
         table = store.table(name, schema)
-        table.overwrite(_with_schema(batch, schema) for batch in rows)
+        table.overwrite(with_schema(batch, schema) for batch in rows)
     return table
-
-
-def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([batch.column(n) for n in schema.names], schema=schema)
 
 
 # --- the archive ---
@@ -368,7 +319,7 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
         refuse_variables([listing["release"], listing["named"]], f"{file}")
         if VECTORS not in files or not isinstance(listing["release"], dict):
             raise InputError(f"{file}: not a release bundle: no {VECTORS}")
-    except (OSError, *_WRONG, *_DAMAGE) as error:
+    except (OSError, *WRONG, *_DAMAGE) as error:
         raise InputError(f"{file}: not a release bundle: {error}") from None
     return listing
 

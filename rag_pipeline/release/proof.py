@@ -14,7 +14,8 @@ import pyarrow as pa
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError, first_problem
-from rag_pipeline.release.bundle import DOCUMENTS, VECTORS, extracted
+from rag_pipeline.release.bundle import extracted
+from rag_pipeline.release.bundle_content import DOCUMENTS, VECTORS
 from rag_pipeline.release.manifest import Release, load
 from rag_pipeline.workspace import Workspace
 

@@ -1,10 +1,13 @@
 import hashlib
+import io
 import json
+import math
 import random
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -238,6 +241,30 @@ def of_growing_rows(listing, files):
     replaced(listing, files, "documents.arrow", stream_of(rows))
 
 
+def of_a_column(file, name, value):
+    """Return a change of a column of a file to one value."""
+
+    def change(listing, files):
+        rows = pa.ipc.open_stream(files[file]).read_all()
+        at, field = rows.column_names.index(name), rows.schema.field(name)
+        values = pa.array([value] * len(rows), getattr(field.type, "storage_type", field.type))
+        if field.type == pa.json_(pa.utf8()):
+            values = pa.ExtensionArray.from_storage(field.type, values)
+        replaced(listing, files, file, stream_of(rows.set_column(at, field, values)))
+
+    return change
+
+
+def of_postings_outside(listing, files):
+    name = "lexical/indices.csc.index.npy"
+    rows = np.load(io.BytesIO(files[name])) + 1_000_000
+    np.save(sink := io.BytesIO(), rows)
+    replaced(listing, files, name, sink.getvalue())
+    parts = json.loads(files["lexical/FILES.json"])
+    parts[name.removeprefix("lexical/")] = listing["files"][name]
+    replaced(listing, files, "lexical/FILES.json", json.dumps(parts).encode())
+
+
 def of_other_documents(listing, files):
     rows = pa.ipc.open_stream(files["documents.arrow"]).read_all()
     replaced(listing, files, "documents.arrow", stream_of(rows.slice(0, 1)))
@@ -305,6 +332,16 @@ def stream_of(rows):
         (of_fewer_rows, r"vectors\.arrow has \d+ rows, but the manifest has \d+"),
         (of_growing_rows, r"documents\.arrow grows to more than 100 times its size"),
         (of_other_documents, r"documents\.arrow lacks 'nda/"),
+        (of_a_column("vectors.arrow", "end", 10**9), "is not the id of its chunk"),
+        (of_a_column("vectors.arrow", "text", "other"), "the text differs from the document"),
+        (of_a_column("vectors.arrow", "metadata", "[" * 9_999 + "]" * 9_999), "recursion depth"),
+        (of_a_column("vectors.arrow", "metadata", '{"a": {"b": 1}}'), "are not named values"),
+        (of_a_column("vectors.arrow", "vector", [math.inf] * 384), "whose length is not 1"),
+        (of_a_column("vectors.arrow", "vector", [0.0] * 384), "whose length is not 1"),
+        (of_a_column("documents.arrow", "page_map", b"torn"), "incorrect header check"),
+        (of_a_column("documents.arrow", "characters", -1), r"the text has \d+ characters"),
+        (of_a_column("documents.arrow", "document_id", "a\u202eb"), "invisible characters"),
+        (of_postings_outside, "the arrays of the BM25 index are damaged"),
         (of_random_scores, "not a release bundle"),
         (of_a_torn_index, "not a release bundle: .*lexical"),
         (of_a_file_and_folder, "lexical is a file and a folder|lexical/.* is a file and a folder"),

@@ -92,6 +92,12 @@ class LexicalIndex:
     def __len__(self) -> int:
         return len(self.chunk_ids)
 
+    def check(self) -> None:
+        """Raise ValueError or TypeError if an engine's files have wrong content."""
+        for engine in (self._engine, self.documents.engine):
+            if isinstance(engine, Bm25sEngine):
+                engine.check()
+
     @property
     def detects_language(self) -> bool:
         """Return whether the language of each text is detected."""

@@ -132,7 +132,7 @@ class DocumentIndex:
         self._bodies = bodies
         self._chunks = chunks
         has_terms = len(list(folder.iterdir())) > 1
-        self._engine = Bm25sEngine(folder, settings) if has_terms else None
+        self.engine = Bm25sEngine(folder, settings) if has_terms else None
         self._known: LRUCache[Hashable, Hits] = LRUCache(_MAX_KNOWN)
         self._lock = Lock()
         self._rows: Rows = np.arange(len(self.document_ids))
@@ -152,7 +152,7 @@ class DocumentIndex:
 
         visible = pc.is_in(self.document_ids, value_set=document_ids)
         seen = copy(self)
-        seen._engine = self._engine and self._engine.only(visible.to_numpy())
+        seen.engine = self.engine and self.engine.only(visible.to_numpy())
         seen._bodies, seen._known = bodies, LRUCache(_MAX_KNOWN)
         for about_all in ("_rows_by_name", "outdated"):
             seen.__dict__.pop(about_all, None)
@@ -201,17 +201,17 @@ class DocumentIndex:
         edit replaces an unknown term.
         """
         weight = 1.0
-        if self._engine is not None and not self._engine.frequencies([term])[0]:
+        if self.engine is not None and not self.engine.frequencies([term])[0]:
             term, weight = self._corrected(term) or "", _MISSPELT
-        if self._engine is None or not term:
+        if self.engine is None or not term:
             return Hits(np.empty(0, np.int64), np.empty(0))
-        rows, scores = self._engine.postings(term)
+        rows, scores = self.engine.postings(term)
         weight *= _idf(self.count, max(len(rows), self._holding(term))) / _idf(self.count, 1)
         return Hits(rows, scores * weight / _idf(self.count, len(rows)))
 
     def share_holding(self, term: str) -> float:
         """Return the share (0 to 1) of documents that have a term in text, title or name."""
-        in_heads = int(self._engine.frequencies([term])[0]) if self._engine is not None else 0
+        in_heads = int(self.engine.frequencies([term])[0]) if self.engine is not None else 0
         return max(in_heads, self._holding(term)) / max(self.count, 1)
 
     def _holding(self, term: str) -> int:
@@ -232,11 +232,11 @@ class DocumentIndex:
 
     def _corrected(self, term: str) -> str | None:
         """Return the rarest term that differs by one edit, or None if `term` is known or short."""
-        assert self._engine is not None
+        assert self.engine is not None
         if not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:
             return None
         near = sorted(_one_edit_away(term))
-        counts = self._engine.frequencies(near)
+        counts = self.engine.frequencies(near)
         held = [(int(count), other) for count, other in zip(counts, near, strict=True) if count]
         return min(held)[1] if held and not self._holding(term) else None
 
@@ -247,11 +247,11 @@ class DocumentIndex:
         terms count as the rarest terms.
         """
         terms = sorted(set(self.terms(text)))
-        if self._engine is None or not terms:
+        if self.engine is None or not terms:
             return np.zeros(len(self), np.float32)
-        holding = self._engine.frequencies(terms)
+        holding = self.engine.frequencies(terms)
         idf = _idf(self.count, holding)
-        scores: npt.NDArray[np.float32] = self._engine.scores(terms) / idf.sum()
+        scores: npt.NDArray[np.float32] = self.engine.scores(terms) / idf.sum()
         return scores.astype(np.float32)
 
 

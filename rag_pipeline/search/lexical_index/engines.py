@@ -169,6 +169,23 @@ class Bm25sEngine(_ScoringEngine):
             save_counts(matrix, folder)
         return len(matrix.vocabulary)
 
+    def check(self) -> None:
+        """Raise ValueError or TypeError if the files are not those of an index."""
+        matrix, numbers = self._index.scores, np.array([*self._index.vocab_dict.values()])
+        data, rows, ends = (np.asarray(matrix[name]) for name in ("data", "indices", "indptr"))
+        whole = all(each.dtype.kind in "iu" and each.ndim == 1 for each in (rows, ends, numbers))
+        if (
+            not whole
+            or not rows.shape == data.shape == (ends[-1],)
+            or (ends[0], numbers.min(), rows.min()) < (0, 0, 0)
+            or (np.diff(ends) < 0).any()
+            or numbers.max() >= len(ends) - 1
+            or rows.max() >= matrix["num_docs"]
+            or not np.isfinite(data).all()
+        ):
+            raise ValueError(f"{self._folder.name}: the arrays of the BM25 index are damaged")
+        self.scores(list(self._index.vocab_dict)[:1])
+
     def scores(self, terms: list[str]) -> npt.NDArray[np.float32]:
         """Return every row's score."""
         numbers = self._index.get_tokens_ids(terms)
