@@ -137,6 +137,7 @@ def show_next(*lines: str | tuple[str, str]) -> None:
 def new_table(*names: str, title: str | None = None, numbers: Collection[str] = ()) -> Table:
     """Return an empty table with these columns. The columns `numbers` are right-aligned."""
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table.min_width = min(len(title or ""), console.width)  # or the title wraps
     for name in names:
         table.add_column(name, overflow="fold", justify="right" if name in numbers else "left")
     return table

@@ -95,7 +95,7 @@ ENTITY_METRICS: tuple[Metric[EntityScore], ...] = (
     ),
     Metric(
         name="EntityF1", measure=lambda score: score.total.f1,
-        definition="Harmonic mean of EntityPrecision and EntityRecall.",
+        definition="Harmonic mean of the share of right facts and the share of facts found.",
     ),
     Metric(
         name="CriticalRecall", measure=lambda score: score.critical_recall,
