@@ -228,7 +228,7 @@ def markdown_title(text: str) -> str:
         # Further down, such as "# Notes" below an invoice, it is the heading of a part.
         if level == 1 and (not first or offset <= _TITLE_WITHIN):
             return heading
-        first = first or (heading if offset <= _TITLE_WITHIN else "")
+        first = first or (heading if offset <= _TITLE_WITHIN and level == 2 else "")
     title = one_line(_TAG.sub("", html[1])) if html and not first else ""
     return first or title
 

@@ -32,6 +32,7 @@ SHEETS = (".csv", ".tsv", ".xlsx", ".ods")
 """Suffixes of files that hold tables and little other text."""
 _PLACE = re.compile(r"(?:.* )?(?:where|place|location|room|site|building)", re.I)
 _UNITS = re.compile(r"units?|uom|einheit(?:en)?", re.I)
+_EACH = re.compile(r"each|ea|pieces?|pcs?|units?|items?|stück|stk|pauschal|flat|total", re.I)
 _DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
 _DULL = re.compile(
     r"(?:date|datum|for|to|what|who|how|für|comments?|notes?|remarks?|units?|id|pos|nr|no|"
@@ -228,6 +229,8 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
         return f"how many {shown} are listed for {called}"
     if re.fullmatch(r"q[1-4]|(?:19|20)\d\d", last) and _NUMBER.fullmatch(said):
         return f"what is the {shown} figure for {called}"
+    if re.fullmatch(r"number|no\.?", shown):  # of the row, or a count of its things
+        return _under(heading, called)
     is_noun = last in _OF | _FOR or re.fullmatch(r"\w+ (?:date|time|period|level)", shown)
     shown += " number" if last in ("phone", "telephone") else ""
     if is_noun or is_person:
@@ -277,14 +280,18 @@ _WORDS = {
 
 
 def _in_unit(heading: str, said: str, unit: str) -> str:
-    """Return " in" and a bare number's unit from its heading or from another column, or ""."""
+    """Return " in GBP per hour" by the heading and by the column of units, or ""."""
     own = _UNIT.search(heading.replace("_", " "))
     is_counted = re.search(r"(?:quantity|amount|stock|menge|anzahl|bestand)\s*$", heading, re.I)
     shown = own[0].strip(" ()[]:") if own else ""
     if not _MEASURE.fullmatch(shown):
         shown = unit if is_counted and re.fullmatch(r"[^\W\d_]{1,14}[²³%]?", unit) else ""
     shown = shown.upper() if shown in ("eur", "gbp", "usd", "chf") else shown
-    return f" in {shown}" if shown and re.fullmatch(r"[\d.,' ]+", said) else ""
+    in_unit = f" in {shown}" if shown and re.fullmatch(r"[\d.,' ]+", said) else ""
+    price = re.search(r"price|cost|rate|fee|(preis|kosten|gebühr)", heading, re.I)
+    if price and re.fullmatch(r"[^\W\d_][^\W_ ]*(?: [^\W_]+)?", unit) and not _EACH.fullmatch(unit):
+        return f"{in_unit} {'pro' if price[1] else 'per'} {unit}"
+    return in_unit
 
 
 def _heading(heading: str) -> list[str]:

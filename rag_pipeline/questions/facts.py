@@ -194,23 +194,37 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         if past and _is_about(heading, body := _STEP.sub("", plain(text[begin:past])), language):
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), about, subject=heading)
-        known = f"{about} {text}" if len(text) <= _SHORT_TEXT else about
-        quantities_said = list(_quantities(found, known))
-        yield from quantities_said
-        yield from _abbreviations(found, about)
-        defined = _DEFINED.match(sentence)
-        if defined and language == "en":
-            meaning = (defined.end(), len(sentence))
-            yield StatedFact("definition", *found, meaning, about, subject=defined[1])
-        elif not quantities_said or is_acting:
-            asked = asked_of(sentence, language, about, persons)
-            if asked and (asked.end or not quantities_said):
-                value = (asked.answer, asked.end or len(sentence))
-                yield StatedFact(asked.kind, *found, value, about, question=asked.question)
-        if start < _HEAD and language == "en" and (between := _BETWEEN.search(sentence)):
-            names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
-            if len(names) >= 2:
-                yield StatedFact("party", *found, between.span(1), about, names=names)
+        own = _of_sentence(found, about, document, persons, is_acting, language)
+        yield from (replace(fact, section=heading) for fact in own)
+
+
+def _of_sentence(
+    found: tuple[str, int, int, str],
+    about: str,
+    document: Document,
+    persons: tuple[str, ...],
+    is_acting: bool,
+    language: str,
+) -> Iterator[StatedFact]:
+    """Yield the facts of a sentence. `found` has its document, offsets and text."""
+    _, begin, _, sentence = found
+    known = f"{about} {document.text}" if len(document.text) <= _SHORT_TEXT else about
+    quantities_said = list(_quantities(found, known))
+    yield from quantities_said
+    yield from _abbreviations(found, about)
+    defined = _DEFINED.match(sentence)
+    if defined and language == "en":
+        meaning = (defined.end(), len(sentence))
+        yield StatedFact("definition", *found, meaning, about, subject=defined[1])
+    elif not quantities_said or is_acting:
+        asked = asked_of(sentence, language, about, persons)
+        if asked and (asked.end or not quantities_said):
+            value = (asked.answer, asked.end or len(sentence))
+            yield StatedFact(asked.kind, *found, value, about, question=asked.question)
+    if begin < _HEAD and language == "en" and (between := _BETWEEN.search(sentence)):
+        names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
+        if len(names) >= 2:
+            yield StatedFact("party", *found, between.span(1), about, names=names)
 
 
 def _indent(text: str, at: int) -> int:

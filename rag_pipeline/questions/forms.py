@@ -218,6 +218,8 @@ def _barred(found: re.Match[str]) -> Asked | None:
         rest,
     ):
         return None
+    if verb in ("is", "are") and rest.startswith("to be "):
+        verb, rest = "may", rest[3:]
     if verb in ("shall", "must"):
         verb = "may" if DUTY.match(rest) else "will"
     elif verb == "may" and rest.startswith("be "):
@@ -230,7 +232,11 @@ def _who(found: re.Match[str]) -> Asked | None:
     if (
         not is_clause(rest)
         or len(rest.split()) < 4
-        or re.search(r"\b(?:its|their|his|her|your|my|me|not|and to|and \w+(?:s|ed))\b", rest)
+        or re.search(
+            r"\b(?:its|their|his|her|your|my|me|not|and to|and \w+(?:s|ed)|"
+            r"only|solely|exclusively)\b",
+            rest,
+        )
         or found["person"].removeprefix("the ").casefold() in rest.casefold()
     ):
         return None
@@ -261,7 +267,7 @@ ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
     (r"(?P<s>.+?) (?P<v>is|are|was|were) used (?P<o>(?:to|for) \w.+)",
      _asks("what {v} {s} used for")),
     (r"(?P<s>.+?) (?P<v>contains|includes|specifies|describes|requires|determines|measures|"
-     r"provides|prevents|defines|generates|returns|represents|controls|consists of|depends on|"
+     r"prevents|defines|generates|returns|represents|controls|consists of|depends on|"
      r"defaults to) (?P<o>(?!(?:for|of|in|on|to|at|by|with|from|and|or|are|is|can|as|that|which)\b)"
      r"\w\S* \S+ .+)",
      _asks("what does {s} {base}")),

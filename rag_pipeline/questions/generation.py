@@ -16,7 +16,7 @@ from rag_pipeline.datamodels import Document, GoldSpan
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.questions.certification import Certifier
-from rag_pipeline.questions.facts import READ, read_facts
+from rag_pipeline.questions.facts import EMPTY_HEADINGS, READ, read_facts
 from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.stated import KINDS, FactKind, StatedFact
 from rag_pipeline.questions.two_documents import questions_of_two
@@ -46,6 +46,13 @@ _FEW = 20
 """`_LISTED` kinds fill up to this many questions, or at most a third of more questions."""
 _ASKED_ALIKE = 3
 """Maximum number of documents about which the same question is asked."""
+_TOPIC = re.compile(r"[^\W\d_][^\d:@]{2,39}")
+"""A heading that a question may name. It is short, and no date or address."""
+_SHORT = 4
+"""A question of at most this many words of content may be about the section alone."""
+_QUESTION_WORDS = frozenset(
+    "what when within which does must will long often much high time were have".split()
+)
 QuestionRow = dict[str, Any]
 """A row of a queries file (`loading.queries.QueryRecord`)."""
 
@@ -181,11 +188,16 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
     answer = ", ".join(fact.names) or (fact.answer if is_known else None)
     for question in islice(questions_of(fact, random), _TRIED):
         tried = [question] if fact.kind == "abbreviation" or certifier.is_alone else []
-        held = [name for name in names if name.strip("“”").casefold() in question.casefold()]
-        if held:
+        held = [
+            name
+            for name in names
+            if name.removeprefix("the file ").strip("“”").casefold() in question.casefold()
+        ]
+        if held and fact.kind != "cell":
             tried = [question]
         elif names:
-            tried.append(with_name(question, random.choice(names), random, fact.language))
+            name = f"{_section_of(question, fact)}{random.choice(names)}"
+            tried.append(with_name(question, name, random, fact.language))
         for query in tried:
             found = certifier.problem(query, fact.gold, answer, fact.kind == "cell")
             if found is None:
@@ -193,6 +205,22 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
             problem = found
     certifier.refuse(problem)
     return None
+
+
+def _section_of(question: str, fact: StatedFact) -> str:
+    """Return "“Heading” of " if a short question about a sentence has no word of its heading.
+
+    Under "Company cards", "the limit for a purchase" is not the limit of all purchases.
+    """
+    words = re.findall(r"[^\W\d_]{4,}", question.casefold())
+    heading = re.findall(r"[^\W\d_]{4,}", fact.section.casefold())
+    is_topic = heading and EMPTY_HEADINGS.isdisjoint(heading) and _TOPIC.fullmatch(fact.section)
+    is_asked = {word[:4] for word in words} & {word[:4] for word in heading}
+    is_sentence = fact.quantity or fact.kind in ("rule", "statement", "condition")
+    is_short = len({*words} - _QUESTION_WORDS) <= _SHORT
+    if not is_topic or not is_sentence or is_asked or not is_short:
+        return ""
+    return f"“{fact.section[:1].upper()}{fact.section[1:]}” of "
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:

@@ -88,6 +88,12 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
             and kind
             # "Acme’s manual" says less than the title "Health and Safety Manual".
             and (" " in kind or owners[0].casefold() in written or len(_words(document.title)) < 4)
+            # A title of its own without the kind, which is of the file's name, says more.
+            and (
+                kind.split()[-1].casefold() in document.title.casefold()
+                or len(_words(document.title)) < 4
+                or len(having(document.title)) > 1
+            )
             and all(
                 (proper[d.document_id] or _COMPANY.search(d.text[:_HEAD]))
                 and owners[0] not in d.text
@@ -104,7 +110,8 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         if document.media_type == "message/rfc822":
             names = [f"the mail {name}" for name in names if name[0] == "“"]
         elif PurePosixPath(document.document_id).suffix in SHEETS:
-            names = [f"the table {name}" for name in names if name[0] == "“"] or names
+            quoted = [name.removeprefix("the file ") for name in names]
+            names = [f"the table {name}" for name in quoted if name[0] == "“"] or names
         found[document.document_id] = [n for n in names if len(n.split()) <= _MOST_WORDS + 2]
     called = Counter(name.casefold() for names in found.values() for name in {*names})
     return {d: [n for n in names if called[n.casefold()] == 1] for d, names in found.items()}
@@ -151,7 +158,8 @@ def _kind(document: Document, owners: Sequence[str]) -> str:
 
 
 def _words(title: str) -> list[str]:
-    return re.findall(r"\w+", title.casefold())
+    # "Non-Disclosure Agreement" does not differ from "Nondisclosure Agreement".
+    return re.findall(r"\w+", re.sub(r"(?<=\w)-(?=\w)", "", title.casefold()))
 
 
 def _in_small_letters(word: str) -> str:
@@ -183,4 +191,4 @@ def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
         return [f"“{title}”"]
     name = readable_name(document.document_id)
     is_same = name.casefold() == title.casefold()
-    return [] if is_same or not all(map(_PART.fullmatch, name.split())) else [f"“{name}”"]
+    return [] if is_same or not all(map(_PART.fullmatch, name.split())) else [f"the file “{name}”"]

@@ -39,6 +39,7 @@ class StatedFact:
     - `subject`: the defined term, abbreviation, option or heading, or ""
     - `names`: the names of parties
     - `question`: the question that the sentence's form gives, or ""
+    - `section`: the heading above the sentence, or ""
     """
 
     kind: FactKind
@@ -53,6 +54,7 @@ class StatedFact:
     names: tuple[str, ...] = ()
     language: str = "en"
     question: str = ""
+    section: str = ""
 
     @property
     def gold(self) -> GoldSpan:

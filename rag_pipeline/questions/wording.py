@@ -141,6 +141,7 @@ _NAMED = (
     "According to {name}, {lower}?",
     "In {name}, {lower}?",
 )
+_FRENCH = {"the mail": "le message", "the table": "le tableau", "the file": "le fichier"}
 _GERMAN_VERB = re.compile(
     r"^(?:(?:Innerhalb|Nach) welcher \w+ |(?:Für )?[Ww]ie (?:lang|lange|hoch|oft|viel) |"
     r"Welcher (?:Wert|Betrag) |(?:Bis |Ab |Seit )?[Ww]ann |"
@@ -171,13 +172,15 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
     bare = question.rstrip("?").rstrip()
     if language == "de":
         name = name.replace("“", "„").replace("”", "“").replace("the mail", "der E-Mail")
-        name = name.replace("the table", "der Tabelle")
+        name = name.replace("the table", "der Tabelle").replace("the file", "der Datei")
+        name = name.replace("“ of ", "“ in ")
         if bare.startswith("Was steht "):
             return f"{bare.replace('Was steht ', f'Was steht in {name} ', 1)}?"
         return f"{_GERMAN_VERB.sub(lambda found: f'{found[0]} laut {name}', bare, count=1)}?"
     if language == "fr":
         name = name.replace("“", "« ").replace("”", " »")
-        name = name.replace("the mail", "le message").replace("the table", "le tableau")
+        for english, french in _FRENCH.items():
+            name = name.replace(english, french)
         return f"Selon {name}, {bare[:1].lower()}{bare[1:]} ?"
     if bare.startswith("What is said about "):
         verb = "do" if name.endswith(("terms", "rules", "guidelines", "minutes")) else "does"

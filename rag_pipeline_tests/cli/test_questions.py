@@ -61,7 +61,7 @@ def test_questions_are_reviewed(documents: Path, monkeypatch: pytest.MonkeyPatch
     rag("init", "mine", "--documents", "docs")
     rag("questions")
     ids = [r.query_id for r in read_queries(Path("queries.jsonl"))]
-    said = iter(["a", "q", "r", "e", "How many weeks of paid leave may a parent take?", "y"])
+    said = iter(["a", "q", "r", "e", "How many weeks of paid leave may a parent take?", "y", "q"])
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(said))
     monkeypatch.setattr("typer.confirm", lambda *_, **__: next(said) == "y")
     assert "1 accepted, 0 rejected" in rag("questions", "review").out
@@ -71,7 +71,7 @@ def test_questions_are_reviewed(documents: Path, monkeypatch: pytest.MonkeyPatch
     assert "1 accepted, 1 rejected" in done.out
     left = read_queries(Path("queries.jsonl"))
     assert [r.query_id for r in left] == [ids[0], *ids[2:]]
-    assert [r.metadata.get("review") for r in left] == ["accepted", "accepted"]
+    assert [r.metadata.get("review") for r in left][:2] == ["accepted", "accepted"]
     assert left[1].query == "How many weeks of paid leave may a parent take?"
 
 

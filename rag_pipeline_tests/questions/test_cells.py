@@ -53,6 +53,12 @@ BOXES = """| Where | Size | Power (hp) |
 | Pontoon | small | 6 |
 | Loft | tiny | 9 |
 """
+HOURLY = """| Item | Price (£) | Unit | Number |
+| --- | --- | --- | --- |
+| Simulator | 15 | half hour | 2 |
+| Badge | 8 | each | 4 |
+| Slip | 9 | day | 3 |
+"""
 LOG = "Date,Animal,Fee\n2025-01-07,Rolo,22\n2025-02-11,Nibbles,18\n2025-03-19,Hettie,22\n"
 TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Online ads | 4 |\n"
 
@@ -96,6 +102,11 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
             ("what is the size of “Shed”", "large"),
             ("what is the power in hp of “Loft”", "9"),
             ("what is the size of “Pontoon”", "small"),
+        }),
+        ("prices.md", "text/markdown", HOURLY, {
+            ("what is the price in £ per half hour for “Simulator”", "15"),
+            ("what is the price in £ per day for “Slip”", "9"),
+            ("what is the price in £ for “Badge”", "8"),
         }),
         # A log has no names of rows, and a sum or a repeated name is no row of its own.
         ("log.csv", "text/csv", LOG, set()),

@@ -24,19 +24,19 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("halvorsk-terms.txt", "HALVORSK", "We are Halvorsk.", ["Halvorsk’s terms", "the Halvorsk terms"]),
         # Whose it is, or what, is not known.
         ("b.md", "Fire Safety Policy | Hub", "Doors are closed.", ["“Fire Safety Policy”"]),
-        ("fire-doors.md", "", "Doors are closed.", ["“fire doors”"]),
+        ("fire-doors.md", "", "Doors are closed.", ["the file “fire doors”"]),
         ("doors.md", "doors", "Doors are closed.", ["“doors”"]),
         # An abbreviation of its own, a form's blank, where it is attached, a keyword of the format.
         ("c.md", "XNDA Agreement", "This agreement (“XNDA”) is made.", ["“XNDA Agreement”"]),
-        ("lease-form.md", "", "Name of Tenant, Inc. rents this.", ["“lease form”"]),
-        ("loan.md", "Exhibit 99(d)(7)", "The loan is free.", ["“loan”"]),
+        ("lease-form.md", "", "Name of Tenant, Inc. rents this.", ["the file “lease form”"]),
+        ("loan.md", "Exhibit 99(d)(7)", "The loan is free.", ["the file “loan”"]),
         # Half a name, a heading, a number, a field of a form, a name of a machine's.
         ("d.md", "Board of Works Secrecy Agreement", BODY,
          ["“Board of Works Secrecy Agreement”"]),
         ("ropes.md", "Ropes |build-status| |docs|", "Doors are closed.", ["“Ropes”"]),
-        ("e.md", "Table of Contents", "Doors are closed.", ["“e”"]),
+        ("e.md", "Table of Contents", "Doors are closed.", ["the file “e”"]),
         ("f.md", "8.2. Fire Doors", "Doors are closed.", ["“Fire Doors”"]),
-        ("g.md", "Bid Title", "Doors are closed.", ["“g”"]),
+        ("g.md", "Bid Title", "Doors are closed.", ["the file “g”"]),
         ("0001140361-x1.md", "", "Doors are closed.", []),
         ("h.md", "NON-DISCLOSURE AND QA-POL-014", "Quiet.", ["“Non-Disclosure and QA-POL-014”"]),
         ("i.md", "Oars 🚀", "Doors are closed.", ["“Oars”"]),
@@ -147,3 +147,25 @@ def test_options_fill_up_few_questions() -> None:
     few = make_questions([Document("a.md", "a", f"# Tool\n\n{entries}", "Tool")], 40, Lexical())
     assert {row["tags"][0] for row in few.rows} == {"option"}
     assert len(few.rows) >= 8
+
+
+def test_a_short_question_names_its_section() -> None:
+    text = """# Expenses
+
+## How to claim
+
+Claims on form E1 are handed to Priya by the fifth of the month after the journey.
+
+## Company cards
+
+Receipts go to Priya within seven days.
+"""
+    documents = [
+        Document("expenses.md", "a", text, "Expenses"),
+        *(
+            Document(f"{n}.md", n, f"# Note {n}\n\nThe {n} boats sail.\n", f"Note {n}")
+            for n in "bcde"
+        ),
+    ]
+    asked = {row["query"] for row in make_questions(documents, 9, Lexical()).rows}
+    assert any("“Company cards” of “Expenses”" in q and "receipts go to Priya" in q for q in asked)

@@ -56,6 +56,8 @@ SENTENCES: dict[str, set[str]] = {
     "I credit the delivery charge of £72 for the trouble.": set(),
     "The Officer begins within 24 hours.": set(),
     "The name must have ten letters.": set(),
+    "Charts are not to be photocopied.": {"Can charts be photocopied?"},
+    "The Owner may use the data of the Buyer solely for the purposes of the deal.": set(),
     "The old parser was not working for the files that I had.": set(),
     "A boat is not launched until the account is clear.": set(),
     "The late fee of £75 has been cancelled.": set(),
