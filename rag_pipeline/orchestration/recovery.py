@@ -12,7 +12,7 @@ from pathlib import Path
 
 import dagster as dg
 
-PROCESS_TAG = "rag_pipeline/process"
+PROCESS_TAG = ".dagster/rag_pipeline.process"
 """The tag with the machine and process id of a run of `rag run`."""
 
 _LOCAL_LAUNCH_TAG = ".dagster/grpc_info"

@@ -39,10 +39,11 @@ from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
-INPUTS_TAG = "rag_pipeline/inputs"
-SOURCES_TAG = "rag_pipeline/sources"
+# The UI hides tags that begin with `.dagster/`.
+INPUTS_TAG = ".dagster/rag_pipeline.inputs"
+SOURCES_TAG = ".dagster/rag_pipeline.sources"
 """The tag with the digest of the files and settings that a run reads (see `sources_digest`)."""
-LEFT_TAG = "rag_pipeline/left"
+LEFT_TAG = ".dagster/rag_pipeline.left"
 """The tag with the hashes of the steps that a run of the whole corpus could not make."""
 PARTITION_TAG = "dagster/partition"
 WAITS = (0.0, 60.0, 300.0, 1800.0, 3600.0)
