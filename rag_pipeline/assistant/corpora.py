@@ -1,6 +1,6 @@
 """Search one or several released corpora, and merge their passages and documents."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -43,6 +43,8 @@ _MAX_CANDIDATES = 100
 
 Found = TypeVar("Found", ScoredChunk, FoundDocument)
 Made = TypeVar("Made")
+Chosen = Sequence[SearchedCorpus]
+"""The corpora to search for a question."""
 PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
 """Returns a relevance score of each passage for a query."""
 
@@ -64,15 +66,13 @@ def choose(
     return [corpora[name] for name in dict.fromkeys(names)]
 
 
-def calibration_of(chosen: Sequence[SearchedCorpus]) -> Calibration:
+def calibration_of(chosen: Chosen) -> Calibration:
     """Return the calibration of the first released corpus, or the default calibration."""
     calibrations = (c.corpus.calibration() for c in chosen if isinstance(c, ReleasedCorpus))
     return next(calibrations, DEFAULT)
 
 
-def with_releases(
-    chosen: Sequence[SearchedCorpus], work: Callable[[], Made]
-) -> tuple[Made, tuple[Released, ...]]:
+def with_releases(chosen: Chosen, work: Callable[[], Made]) -> tuple[Made, tuple[Released, ...]]:
     """Return the result of some work and the searched releases. A new release restarts the work."""
     own = [corpus for corpus in chosen if isinstance(corpus, ReleasedCorpus)]
     before = [corpus.released() for corpus in own]
@@ -83,12 +83,10 @@ def with_releases(
     return work(), after
 
 
-def with_unread(
-    made: AssistedAnswer, chosen: Iterable[SearchedCorpus], question: str
-) -> AssistedAnswer:
-    """Return an answer with a warning about unreadable files; a refusal also about excluded files.
+def with_unread(made: AssistedAnswer, chosen: Chosen, question: str) -> AssistedAnswer:
+    """Return an answer with warnings about unreadable files, and for a refusal about excluded ones.
 
-    The warning names files, so only callers who may see all documents get it.
+    The warnings name files, so only callers who may see all documents get them.
     """
     own = (one for one in chosen if isinstance(one, ReleasedCorpus))
     open_to_all = (one.corpus for one in own if one.corpus.labels(one.caller) is None)
@@ -116,8 +114,8 @@ class CorporaSearcher:
     def seen_by(self, caller: Caller) -> Self:
         """Return a copy with only the corpora and documents that a caller may see.
 
-        Documents from outside have no labels. A caller may see them if he may see all documents of
-        the corpus.
+        Documents from outside have no labels. A caller who may see all documents of the corpus may
+        see them, too.
         """
         if caller == OPERATOR:
             return self
@@ -221,9 +219,7 @@ class CorporaSearcher:
         """
         check_query(query)
         if len(query) > MAX_CHARACTERS:
-            raise InputError(
-                f"the query has {len(query)} characters; the maximum is {MAX_CHARACTERS}"
-            )
+            raise InputError(f"the query has {len(query)} characters, more than {MAX_CHARACTERS}")
         chosen = choose(self.corpora, names)
         if document_id is None:
             return chosen
@@ -235,9 +231,7 @@ class CorporaSearcher:
                 raise
             return elsewhere
 
-    def merged_search(
-        self, request: SearchRequest, chosen: Sequence[SearchedCorpus]
-    ) -> SearchResult:
+    def merged_search(self, request: SearchRequest, chosen: Chosen) -> SearchResult:
         """Return the `k` best passages of some corpora, fused by reciprocal rank and reranked."""
         assert request.k is not None
         candidates = request.k if self.reranker is None else max(request.k, _CANDIDATES)
@@ -275,16 +269,13 @@ class CorporaSearcher:
 
         return lambda p: read(p.corpus, p.document_id, origin_of(p) is None)
 
-    def _holder(
-        self, document_id: str, chosen: Sequence[SearchedCorpus]
-    ) -> tuple[SearchedCorpus, Document]:
+    def _holder(self, document_id: str, chosen: Chosen) -> tuple[SearchedCorpus, Document]:
         expansions = [self.expansions[c.name] for c in chosen if c.name in self.expansions]
         for corpus in (*chosen, *expansions):
             with suppress(InputError):
                 return corpus, corpus.document(document_id)
-        raise InputError(
-            f"no document {document_id[:200]!r} in: {', '.join(c.name for c in chosen)}"
-        )
+        names = ", ".join(corpus.name for corpus in chosen)
+        raise InputError(f"no document {document_id[:200]!r} in: {names}")
 
     def _found(
         self,
@@ -295,21 +286,13 @@ class CorporaSearcher:
         where: str | None,
     ) -> tuple[list[SearchedCorpus], SearchResult]:
         chosen = self.chosen(query, corpora, document_id)
-        request = SearchRequest(
-            query=query,
-            k=k,
-            document_id=document_id,
-            where=where,
-            discover=True,
-            stages=self.settings.stages,
-        )
-        return chosen, self.merged_search(request, chosen)
+        request = SearchRequest(query=query, k=k, document_id=document_id, where=where)
+        wanted = replace(request, discover=True, stages=self.settings.stages)
+        return chosen, self.merged_search(wanted, chosen)
 
 
-def _widened(
-    chosen: Sequence[SearchedCorpus], passages: Sequence[ScoredChunk]
-) -> list[tuple[int, ScoredChunk]]:
-    """Widen passages by the setting `expand` of their releases. Return them with old indexes."""
+def _widened(chosen: Chosen, passages: Sequence[ScoredChunk]) -> list[tuple[int, ScoredChunk]]:
+    """Return passages, widened by the setting `expand` of their releases, with earlier indexes."""
     made: dict[int, ScoredChunk] = {}
     releases = {c.name: c.corpus for c in chosen if isinstance(c, ReleasedCorpus)}
     for name in {passage.corpus for passage in passages}:
@@ -339,18 +322,14 @@ def _by_their_chunks(found: SearchResult) -> SearchResult:
     return replace(found, documents=[*first, *behind])
 
 
-def _merged_documents(
-    chosen: Sequence[SearchedCorpus], found: Sequence[SearchResult]
-) -> list[FoundDocument]:
+def _merged_documents(chosen: Chosen, found: Sequence[SearchResult]) -> list[FoundDocument]:
     merged = _merged(chosen, [each.documents for each in found])
     if len(found) == 1:
         return [document for document, _ in merged]
     return [replace(document, score=score) for document, score in merged]
 
 
-def _merged(
-    chosen: Sequence[SearchedCorpus], found: Sequence[Sequence[Found]]
-) -> list[tuple[Found, float]]:
+def _merged(chosen: Chosen, found: Sequence[Sequence[Found]]) -> list[tuple[Found, float]]:
     """Fuse the results of all corpora by reciprocal rank. Return the results with new scores."""
     results: list[Found] = []
     rankings = []

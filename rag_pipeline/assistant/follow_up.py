@@ -54,7 +54,7 @@ def complete(question: str, turns: Sequence[str]) -> str:
 
 
 def _replaced(before: str, part: str) -> str:
-    """Replace the last part of the same kind, or all years, by `part`. Without one, add `part`."""
+    """Replace the last part of the same kind, or all years, by `part`, or else append `part`."""
     year, names = _YEAR.fullmatch(part), key_entities(before)
     part = _ARTICLE.sub("", part, count=1) if _ARTICLE.match(part) else part
     first, _, rest = part.partition(" ")

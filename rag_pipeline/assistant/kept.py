@@ -33,13 +33,9 @@ class KeptAnswers:
         if progress is not None:
             for done, step in enumerate(made.trace):
                 progress(step.name, done, max(3, done + 1))
-        now = time.time_ns()
-        trace = (
-            step.model_copy(
-                update={"seconds": 0.0, "began": now, "detail": {**step.detail, "kept": True}}
-            )
-            for step in made.trace
-        )
+        now = {"seconds": 0.0, "began": time.time_ns()}
+        details = ({"detail": {**step.detail, "kept": True}} for step in made.trace)
+        trace = (s.model_copy(update=now | d) for s, d in zip(made.trace, details, strict=True))
         return replace(made, trace=tuple(trace))
 
     def keep(self, key: Hashable, answer: AssistedAnswer) -> None:

@@ -34,6 +34,8 @@ _MOST_ENTITIES = 20
 _MARGIN = 1.25
 """Safety factor for prompts with more tokens than estimated."""
 _VERDICTS = ("grounded", "complete", "consistent", "specific")
+_SIGNATURES = {"clause_lookup": "clause", "comparison": "comparison", "comprehensive": "listing"}
+"""The signatures that answer questions of these intents."""
 
 
 class LanguageModel:
@@ -120,11 +122,7 @@ class LanguageModel:
         Only the first chunks that fit into the model's context window are used. Citations and
         quotes are compared with these chunks. `problems` lists wrong citations and quotes.
         """
-        name = {
-            "clause_lookup": "clause",
-            "comparison": "comparison",
-            "comprehensive": "listing",
-        }.get(intent.kind, "answer")
+        name = _SIGNATURES.get(intent.kind, "answer")
         asked = {"question": query, "guidance": instructions}
         shown = self._fitting(name, chunks, **asked)
         made = self._predict(name, **asked, passages=_numbered(shown))
@@ -200,9 +198,8 @@ class LanguageModel:
         import dspy
 
         predictor = self.prompts.predictor(name)
-        messages = dspy.JSONAdapter().format(
-            predictor.signature, predictor.demos, {**inputs, "passages": ""}
-        )
+        asked = {**inputs, "passages": ""}
+        messages = dspy.JSONAdapter().format(predictor.signature, predictor.demos, asked)
         used = sum(estimate_tokens(message["content"]) for message in messages)
         room = (self._settings.context_window - self._settings.max_output_tokens) / _MARGIN - used
         count = 0

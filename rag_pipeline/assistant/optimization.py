@@ -143,10 +143,8 @@ def measure_of(corpus: Corpus, metric: str) -> MeasureAnswer:
         (found,) = settings.extract([text], corpus.workspace.models())
         if isinstance(found, ProviderError):
             return None
-        scores = score_entities(
-            text, found, query.entities, query.critical_types, settings.similarity
-        )
-        return scores.total.f1
+        gold = query.entities, query.critical_types
+        return score_entities(text, found, *gold, settings.similarity).total.f1
 
     return entity_f1
 

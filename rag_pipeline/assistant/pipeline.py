@@ -19,6 +19,7 @@ from rag_pipeline.answering.intent import Intent, detect
 from rag_pipeline.answering.written import or_quotes
 from rag_pipeline.assistant.corpora import (
     MAX_CHARACTERS,
+    Chosen,
     CorporaSearcher,
     PassageScorer,
     calibration_of,
@@ -142,15 +143,8 @@ class Assistant(CorporaSearcher):
 
         def answer() -> AssistedAnswer:
             nonlocal is_whole
-            answering = _Answering(
-                assistant=self,
-                chosen=chosen,
-                document_id=document_id,
-                where=where,
-                instructions=instructions,
-                progress=progress,
-                turns=turns,
-            )
+            options = document_id, where, instructions, progress, turns
+            answering = _Answering(self, chosen, *options)
             made = answering.run(query, rewrite, contexts)
             is_whole = answering.is_whole
             return made
@@ -162,12 +156,12 @@ class Assistant(CorporaSearcher):
         return with_unread(made, unread, complete(query, turns))
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class _Answering:
     """The steps of one question. `Assistant.ask` creates an object per question."""
 
     assistant: Assistant
-    chosen: Sequence[SearchedCorpus]
+    chosen: Chosen
     document_id: str | None
     where: str | None
     instructions: str
@@ -264,11 +258,9 @@ class _Answering:
             of=document_id,
         )
 
-    def _search(self, chosen: Sequence[SearchedCorpus]) -> SearchResult:
-        stages = self.settings.stages
-        request = self._request(
-            self._query, self._candidates, discover=True, stages=stages, boost=self._boost
-        )
+    def _search(self, chosen: Chosen) -> SearchResult:
+        more = {"discover": True, "stages": self.settings.stages, "boost": self._boost}
+        request = self._request(self._query, self._candidates, **more)
         return self._to_answer(self.assistant.merged_search(request, chosen))
 
     def _request(self, query: str, k: int, **more: Any) -> SearchRequest:
@@ -376,11 +368,8 @@ class _Answering:
             answer, sources = cited(answer, found.chunks, self._document_of)
             text = with_column_names(answer, found.chunks, self._document_of)
             quoted = {citation.chunk_id for citation in answer.citations}
-            passages = [
-                passage
-                for n, passage in enumerate(found.chunks)
-                if n < self._contexts or passage.chunk_id in quoted
-            ]
+            shown = enumerate(found.chunks)
+            passages = [p for n, p in shown if n < self._contexts or p.chunk_id in quoted]
             detail["checked"] = len(answer.citations)
             detail["verified"] = sum(c.supports for c in answer.citations)
         self.is_whole &= not self._by_model.warnings

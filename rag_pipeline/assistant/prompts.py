@@ -84,6 +84,4 @@ def _read(store: Store, path: str) -> PromptVersion:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
-        raise StoreError(
-            f"{store.address(path)}: {place}: {first['msg']}; delete the file"
-        ) from None
+        raise StoreError(f"{store.address(path)}: {place}: {first['msg']}; delete it") from None

@@ -153,6 +153,5 @@ class ReleasedCorpus:
 
 def _size_of(found: SearchResult) -> int:
     """Return the approximate bytes of a result."""
-    return 1_000 + sum(
-        1_000 + len(c.text) + len(c.context) + len(c.token_signs) for c in found.chunks
-    )
+    sizes = (1_000 + len(c.text) + len(c.context) + len(c.token_signs) for c in found.chunks)
+    return 1_000 + sum(sizes)

@@ -112,10 +112,8 @@ def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: Doc
     """
     text, of_chunk = answer.text, {passage.chunk_id: passage for passage in passages}
     cited = {(c.document_id, c.start, c.end): c for c in answer.citations}
-    holders = {
-        c.document_id: of_chunk[c.chunk_id] for c in cited.values() if c.chunk_id in of_chunk
-    }
-    documents = {name: read(passage) for name, passage in holders.items()}
+    quoted = [c for c in cited.values() if c.chunk_id in of_chunk]
+    documents = {c.document_id: read(of_chunk[c.chunk_id]) for c in quoted}
     for name, table in [(n, t) for n, d in documents.items() if d for t in tables_of(d)]:
         rows = [(row, c) for row in table.rows if (c := cited.get((name, row.start, row.end)))]
         if table.head is None or not rows:
@@ -148,9 +146,9 @@ def standing_warnings(question: str, found: SearchResult, answer: Answer) -> lis
     """Return a warning for each document that is left out, may not be in force, or is amended.
 
     A document is left out if a cited document replaces it. The other warnings are about cited
-    documents. A document may not be in force if its name, or another retrieved document's name,
-    marks it as a draft, a copy or an old version. A document is amended if a retrieved document
-    amends it.
+    documents. A document may not be in force if its name marks it as a draft, a copy or an old
+    version, or if another retrieved document's name does. A document is amended if a retrieved
+    document amends it.
     """
     ids = {chunk.document_id for chunk in found.chunks}
     standing, cited = standings(ids), {citation.document_id for citation in answer.citations}

@@ -63,7 +63,7 @@ def build_freshness(
 
 
 def _is_due(instance: dg.DagsterInstance, key: dg.AssetCheckKey, oldest: float) -> bool:
-    """Return whether the last result of a check does not tell whether its asset is fresh now."""
+    """Return whether the last result of a check differs from the freshness of its asset now."""
     updated = last_event(instance, key.asset_key)
     found = instance.event_log_storage.get_asset_check_summary_records([key])[key]
     last, ended = found.last_check_execution_record, found.last_completed_check_execution_record

@@ -104,7 +104,7 @@ class ExpandedDocuments:
         """Store the first `documents_per_query` documents. Return the kept documents among these.
 
         A document that is already kept is not changed. `taken` has the ids of the corpus's own
-        documents, which are left out. Of more than `max_documents` documents, drop the oldest.
+        documents, which are left out. If there are more than `max_documents`, drop the oldest.
         """
         settings = self._settings
         assert settings is not None
