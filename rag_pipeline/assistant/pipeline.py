@@ -79,7 +79,7 @@ class Assistant(CorporaSearcher):
         model: LanguageModel | None,
         reranker: PassageScorer | None,
     ) -> "Assistant":
-        """Return an assistant with other backends, and with the expansions of shared corpora."""
+        """Return an assistant with other backends. Corpora of both keep their expansions."""
         own = {
             name: expansion
             for name, expansion in self.expansions.items()
@@ -272,7 +272,7 @@ class _Answering:
         return replace(found, kind=self._intent.kind, contexts=self._contexts)
 
     def _draft(self, found: SearchResult, detail: Detail) -> tuple[Answer, SearchResult]:
-        """Answer from the passages. Without the asked definition, search for `NEUTRAL_QUERIES`."""
+        """Answer from the passages. If they lack a definition, search for `NEUTRAL_QUERIES`."""
         answer = self._answer(found, detail)
         by_method = self._make_answers is not None
         if answer.answered or by_method or self._intent.kind != "definition":

@@ -1,4 +1,4 @@
-"""Say the assistant's own sentences in the language of the question."""
+"""Translate the assistant's own sentences into the language of the question."""
 
 import re
 
@@ -67,7 +67,7 @@ _SENTENCES = {
 def in_language_of(question: str, sentence: str) -> str:
     """Return a sentence of the assistant in the question's language, if there is a translation.
 
-    The language is sure if it is the likeliest among few and among all languages.
+    The language counts as known if it is the likeliest of the few and of all languages.
     """
     language = language_of(question)
     return _said(sentence, language) if any_language_of(question) == language else sentence

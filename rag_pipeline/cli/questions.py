@@ -171,7 +171,7 @@ def _explain_few(made: MadeQuestions, documents: int, chat: str | None) -> None:
     lost = ", ".join(f"{n} {_PLAIN.get(why, escape(why))}" for why, n in made.refused.most_common())
     say(f"of {made.facts:,} {source}, refused: {lost or 'none'}")
     model = ", or name a chat model: --chat" if chat is None else ""
-    say(f"for more: write your own, or take a server's (rag questions import){model}")
+    say(f"to make more: write some, or import a server's log (rag questions import){model}")
 
 
 def _make(

@@ -60,7 +60,7 @@ class ExpandedCorpus:
         self.documents = ExpandedDocuments(released.config, settings, clock)
         self._released = released
         self._indexed = _IndexedExpansion(released, self.documents)
-        # Of several threads with the same question, only one searches outside.
+        # Only one of several threads with the same question searches outside.
         self._looking = [threading.Lock() for _ in range(_LOCKS)]
 
     def search(self, request: SearchRequest) -> SearchResult:

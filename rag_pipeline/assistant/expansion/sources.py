@@ -191,8 +191,8 @@ def bounded_json(
 ) -> Any:
     """Return the JSON of a streamed httpx reply.
 
-    Raise ProviderError if the reply takes more than `seconds`, has more than `most_bytes`, or is no
-    JSON. The error begins with `what`. `hints` has endings of the error by HTTP status.
+    Raise ProviderError if the reply takes more than `seconds`, has more than `most_bytes`, or is
+    not JSON. The error begins with `what`. `hints` has endings of the error by HTTP status.
     """
     end = time.monotonic() + seconds
     with stream as reply:

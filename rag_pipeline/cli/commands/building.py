@@ -203,7 +203,7 @@ def import_(
     destination: Annotated[Path, argument("DEST", "A new folder.")],
     quiet: QuietFlag = False,
 ) -> None:
-    """Write a public data set as `documents/`, `queries.jsonl` and, for chunks, `chunks.jsonl`.
+    """Write a public data set as `documents/` and `queries.jsonl`, with chunks in `chunks.jsonl`.
 
     \b
     Example:
