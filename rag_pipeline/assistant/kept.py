@@ -30,12 +30,12 @@ class KeptAnswers:
             made = self._kept.get(key)
         if made is None:
             return None
-        if progress is not None:
-            for done, step in enumerate(made.trace):
+        now, trace = time.time_ns(), []
+        for done, step in enumerate(made.trace):
+            if progress is not None:
                 progress(step.name, done, max(3, done + 1))
-        now = {"seconds": 0.0, "began": time.time_ns()}
-        details = ({"detail": {**step.detail, "kept": True}} for step in made.trace)
-        trace = (s.model_copy(update=now | d) for s, d in zip(made.trace, details, strict=True))
+            detail = {**step.detail, "kept": True}
+            trace.append(step.model_copy(update={"seconds": 0.0, "began": now, "detail": detail}))
         return replace(made, trace=tuple(trace))
 
     def keep(self, key: Hashable, answer: AssistedAnswer) -> None:

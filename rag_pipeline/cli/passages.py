@@ -43,9 +43,7 @@ def show_chunks(
         lines += [indented(shown), ""]
         say("\n".join(lines))
     if chunks and scored:
-        console.print(
-            "Scores order the passages of one search; they are not probabilities.", style="dim"
-        )
+        console.print("Scores order the passages; they are not probabilities.", style="dim")
 
 
 _CONFIDENCES = ((0.8, "high"), (0.4, "medium"), (0.0, "low"))

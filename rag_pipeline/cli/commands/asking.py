@@ -76,9 +76,7 @@ def search(
         tell(f"[yellow]{visible(told)}[/yellow]")
 
 
-@app.command(
-    short_help="Answer a question from the release, with sources.", context_settings=_FURTHER
-)
+@app.command(short_help="Answer a question, with sources.", context_settings=_FURTHER)
 def ask(
     context: typer.Context,
     question: Annotated[str, argument("QUESTION", "The question to answer.")],
