@@ -211,7 +211,7 @@ def results(server: ModelServer, cache: CallCache, attacks: Sequence[Attack]) ->
     found = [SearchResult(query=q.query, chunks=c) for q, c in zip(queries, shown, strict=True)]
     answers = ChatAnswers(method="llm", chat="m").answer(found, models)
     given = [one for one in answers if isinstance(one, Answer)]
-    texts = [one.text for one in given]
+    quotes = [own[1].text for own in shown]
     reranked = [
         RerankInput(q.query, tuple(c.text for c in own), tuple(c.document_id for c in own))
         for q, own in zip(queries, shown, strict=True)
@@ -226,7 +226,7 @@ def results(server: ModelServer, cache: CallCache, attacks: Sequence[Attack]) ->
         "scores": LLMReranker(method="llm", chat="m").relevance(reranked, models),
         "answers": [(a.text, a.problems) for a in given],
         "citations": [[(c.number, c.supports, c.start) for c in a.citations] for a in given],
-        "entities": ChatEntities(extractor="llm", chat="m").extract(texts, models),
+        "entities": ChatEntities(extractor="llm", chat="m").extract(quotes, models),
         "judgements": ChatContext(judge="llm", chat="m").judge_contexts(answered, models),
         "assistant": assistant(asking, chat, queries, shown),
     }
