@@ -3,8 +3,8 @@
 python -m benchmarks.bench_forecast [--repeats N]
 
 The sample's documents and questions with contexts, reranker, judge, answers and context judge, all
-of them by a model on loopback. Each change starts from the same complete build. A budget between
-50 and 95 % of what the run costs must be refused by the plan.
+of them by a model on loopback. Each change starts from the same complete build. The plan must
+refuse budgets of 50 to 95 % of the run's cost, and must not refuse budgets of 150 and 200 %.
 """
 
 import json
@@ -16,10 +16,10 @@ from typing import Any
 
 from benchmarks.corpora import SAMPLE
 from benchmarks.shared import options
-from rag_pipeline.calls.costs import ESTIMATE_ERROR
 from rag_pipeline.config import load_config
+from rag_pipeline.errors import BudgetError
 from rag_pipeline.pipeline.driver import load_and_cut
-from rag_pipeline.pipeline.dry_run import plan_run
+from rag_pipeline.pipeline.dry_run import PlannedStep, plan_run, require_budget
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import copy_corpus, rule, write_file
@@ -48,7 +48,7 @@ _DELETED = (
 )
 _ADDED_WORDS = ("Exceptions need written consent.", "This paragraph was reviewed.", "See above.")
 _THRESHOLDS = (0.5, 1.5, 0.8)
-_BUDGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+_TOO_SMALL, _ENOUGH = (0.5, 0.7, 0.8, 0.9, 0.95), (1.5, 2.0)
 
 
 def changes(repeats: int) -> Iterator[tuple[str, int]]:
@@ -99,8 +99,11 @@ def settings_of(folder: Path, url: str) -> dict[str, Any]:
     )
 
 
-def measure(base: Path, kind: str, number: int, server: ModelServer) -> list[bool]:
-    """Plan and run one change, print its row, and return whether each budget is refused."""
+def measure(base: Path, kind: str, number: int, server: ModelServer) -> tuple[int, int]:
+    """Plan and run one change, and print its row.
+
+    Return the number of refused budgets that are too small, and of accepted budgets that suffice.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         copy_corpus(base, folder)
@@ -111,16 +114,28 @@ def measure(base: Path, kind: str, number: int, server: ModelServer) -> list[boo
         assert len(server.requests) == before
         planned, usd = planned_by_step(plan), sum(row.usd or 0.0 for row in plan)
         asked, paid = asked_by_step(folder / "tiny.yaml", server)
-        most = sum((row.usd or 0.0) * (1 if row.exact else 1 + ESTIMATE_ERROR) for row in plan)
-        refused = [most > share * paid for share in _BUDGETS if paid]
+        refused = sum(refuses(workspace, plan, share * paid) for share in _TOO_SMALL)
+        accepted = sum(not refuses(workspace, plan, share * paid) for share in _ENOUGH)
     steps = ", ".join(f"{s} {planned[s]}/{asked[s]}" for s in sorted(planned.keys() | asked))
     calls = f"{planned.total()} | {asked.total()} | {planned.total() / (asked.total() or 1):.2f}"
     print(
         f"| {kind} {number + 1} | {calls} | {usd:.4f} | {paid:.4f} | {usd / (paid or 1):.2f} | "
-        f"{sum(refused)} of {len(refused)} | {steps}",
+        f"{refused} of {len(_TOO_SMALL)} | {accepted} of {len(_ENOUGH)} | {steps}",
         flush=True,
     )
-    return refused
+    return refused, accepted
+
+
+def refuses(workspace: Workspace, plan: list[PlannedStep], budget_usd: float) -> bool:
+    """Return whether the plan refuses a budget, in addition to the money that is spent."""
+    budget = workspace.ledger.spent() + budget_usd
+    changed = workspace.config.model_copy(update={"budget_usd": budget})
+    changed._base = workspace.config._base
+    try:
+        require_budget(Workspace(changed), plan)
+    except BudgetError:
+        return True
+    return False
 
 
 def main() -> None:
@@ -141,8 +156,12 @@ def main() -> None:
         (base / "queries.jsonl").write_text("\n".join(kept) + "\n")
         list(run(load_config(write_file(base, **settings_of(base, server.url)))))
         print(f"{len(kept)} questions; a complete build: {len(server.requests)} requests")
-        refused = [r for kind, n in changes(repeats) for r in measure(base, kind, n, server)]
-    print(f"{sum(refused)} of {len(refused)} budgets below the cost are refused")
+        refused, accepted = zip(
+            *(measure(base, kind, n, server) for kind, n in changes(repeats)), strict=True
+        )
+    small, enough = len(refused) * len(_TOO_SMALL), len(accepted) * len(_ENOUGH)
+    print(f"{sum(refused)} of {small} budgets below the cost are refused")
+    print(f"{sum(accepted)} of {enough} budgets above the cost are accepted")
 
 
 if __name__ == "__main__":

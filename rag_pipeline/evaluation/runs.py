@@ -29,6 +29,7 @@ from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index, pin
 from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import Searcher, cached, parse_query
+from rag_pipeline.search.staged import Embed
 from rag_pipeline.store import state_digest
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
@@ -315,26 +316,24 @@ def retrieve_again(
     return searcher.search(SearchRequest(query=query)).chunks
 
 
-def search_without(
+def search_expected(
     workspace: Workspace,
     configuration: Configuration,
-    pinned: Pinned,
+    index: Index,
+    embed: Embed,
     queries: Sequence[Query],
-    document_ids: Collection[str],
 ) -> dict[str, list[dict[str, Any]]]:
-    """Search pinned builds without some documents and without a reranker.
-
-    Return the rows of the run by query id. Raise StoreError if the lexical index is gone.
-    """
-    searcher = replace(
-        searcher_of(workspace, configuration, pinned, CallCounts()),
-        index=open_index(workspace, pinned).without(document_ids),
+    """Search an index without a model as reranker. Return the rows of the run by query id."""
+    searcher = Searcher(
+        index=index,
         retriever=retriever_of(workspace, configuration),
+        reranker=workspace.config.rerankers[configuration.reranker],
+        embed=embed,
     )
     run = _Run(queries=queries)
-    found: dict[str, list[dict[str, Any]]] = {query.query_id: [] for query in queries}
-    for query in run.embed(searcher):
+    for query in queries:
         run.add(query, searcher.search(SearchRequest(query=query.query, rerank=False)), timed=False)
+    found: dict[str, list[dict[str, Any]]] = {query.query_id: [] for query in queries}
     for row in run.rows:
         found[row["query_id"]].append(row)
     return found

@@ -224,10 +224,6 @@ class Index:
             language_axes=self._axes(np.flatnonzero(visible)),
         )
 
-    def without(self, document_ids: Collection[str]) -> "Index":
-        """Return an index that hides the given documents (see `only`)."""
-        return self.only(set(self._document_ids.to_pylist()) - set(document_ids))
-
     def with_copies(self, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
         """Return the chunks with `copies` set to the ids of the copies of their documents."""
         if not self.copies:

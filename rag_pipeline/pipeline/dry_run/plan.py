@@ -75,7 +75,7 @@ class PlannedStep:
 
 
 def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list[PlannedStep]:
-    """Return the work of a run, step by step. Call no model, and write nothing.
+    """Return the work of a run, step by step. Call no remote model, and write nothing.
 
     `wanted` lists the steps of the run in the order of the data flow, by default all steps of the
     corpus. The current results of all other steps are read.

@@ -1,14 +1,18 @@
 """Find the calls of searching, reranking, answering and judging by dry runs of these steps.
 
-The prompts equal the prompts of a run. A search needs an index and vectors. If either is missing,
-its expected rows replace the search (see `expected_rows`). Without a last run and without chunks,
-every query gets as many chunks of the mean length as the search may return.
+The prompts equal the prompts of a run. If the documents or settings change, an expected index is
+searched (see `expected_index`). Without a last run, every query gets as many chunks of the mean
+length as the search may return.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import pyarrow as pa
 
 from rag_pipeline.answering.forms import NEUTRAL_QUERIES
@@ -17,7 +21,7 @@ from rag_pipeline.calls.costs import USUAL_OUTPUT
 from rag_pipeline.config import Configuration, PassageReranker
 from rag_pipeline.config.rerankers import RerankInput
 from rag_pipeline.datamodels import Answer, Query
-from rag_pipeline.errors import StoreError, UnknownReplyError
+from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.evaluation import runs
 from rag_pipeline.evaluation.answers import load_answers, save_answers
 from rag_pipeline.evaluation.queries import (
@@ -29,7 +33,15 @@ from rag_pipeline.evaluation.queries import (
 from rag_pipeline.evaluation.results import ANSWERS, RUN
 from rag_pipeline.indexing import Plan
 from rag_pipeline.loading.queries import read_queries
-from rag_pipeline.pipeline.dry_run.expected_rows import Change, Row, expect_rows, place_unseen
+from rag_pipeline.models.embedding import Embedded, request
+from rag_pipeline.pipeline.dry_run.expected_index import (
+    Change,
+    ExpectedIndex,
+    Row,
+    expect_index,
+    last_index,
+    reorder,
+)
 from rag_pipeline.pipeline.dry_run.priced_models import (
     asks_a_chat,
     learned_of,
@@ -39,12 +51,10 @@ from rag_pipeline.pipeline.dry_run.priced_models import (
 from rag_pipeline.pipeline.dry_run.tables import DryResult
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
-from rag_pipeline.search.pinned import Pinned, open_index, pin
+from rag_pipeline.search.pinned import open_index, pin
 from rag_pipeline.search.reranking import passage_scorer
 from rag_pipeline.search.retrieval import parse_query
-from rag_pipeline.search.tokenization import tokenizer_of
 from rag_pipeline.search.vector_index import indexed_text
-from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 
 _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
@@ -83,7 +93,8 @@ class DryQueries:
         left = self.queries
         with suppress(UnknownReplyError):
             if index_stays:
-                runs.update_run(dry, configuration)
+                note = runs.update_run(dry, configuration)
+                self._reorder_run(configuration, note["failed"])
                 left = []
             else:
                 embed = dry.embed(configuration.embedding, input_type="query")
@@ -97,7 +108,7 @@ class DryQueries:
         certain = not retriever.adds_queries and (index_stays or not retriever.splits_query)
         searching = DryResult(exact=found or certain)
         searching.calls = dict(dry.cache.missing.get("embedding", {}))
-        known = found or not (is_read and left) or self._stand_in(configuration)
+        known = found or not (is_read and left) or self._stand_in(configuration, left)
         scoring_known = (
             found or not counts or (known and self._rerank_expected(configuration, left))
         )
@@ -108,6 +119,16 @@ class DryQueries:
             self.unknown.add(step)
         scoring = DryResult(calls=scores, calls_known=scoring_known, exact=found)
         return searching, scoring if counts else None
+
+    def _reorder_run(self, configuration: Configuration, query_ids: Collection[str]) -> None:
+        """Order the rows of queries without scores as the reranker is expected to do."""
+        found: dict[str, list[Row]] = {}
+        for row in RUN.rows(self.dry, configuration.name):
+            found.setdefault(row["query_id"], []).append(row)
+        unscored = {query_id: found[query_id] for query_id in query_ids if query_id in found}
+        self._reorder(configuration, unscored, {})
+        made = [{**row, "rank": n} for own in found.values() for n, row in enumerate(own, 1)]
+        RUN.write(self.dry, pa.Table.from_pylist(made, RUN.schema), {}, configuration.name)
 
     def _search_embedded(self, configuration: Configuration) -> Sequence[Query]:
         """Search with the queries that have vectors. Return the queries without a search."""
@@ -224,79 +245,91 @@ class DryQueries:
         step = Step("vector_index", str(configuration.vector_key))
         return self.tables[step].change if step in self.tables else Change()
 
-    def _stand_in(self, configuration: Configuration) -> bool:
-        """Write each query's expected rows as its result. Return False if they are unknown."""
-        dry, change = self.dry, self._change(configuration)
-        k = dry.config.retrievers[configuration.retriever].k
-        every = dry.config.all_configurations.values()
-        alike = (c.name for c in every if c.chunking == configuration.chunking)
-        # Each note is a file, so this reads only until a note exists.
-        ran = next((name for name in (configuration.name, *alike) if RUN.note(dry, name)), None)
-        borrowed = ran != configuration.name
-        last: dict[str, list[Row]] = {}
-        for row in RUN.rows(dry, ran) if ran else ():
-            last.setdefault(row["query_id"], []).append(row)
-        candidates = getattr(dry.config.rerankers[configuration.reranker], "candidates", 0)
-        pinned = self._last_index(configuration)
-        rest: dict[str, list[Row]] = {}
-        if pinned and not change.is_whole:
-            rest = self._search_rest(configuration, pinned, change)
-        expected = expect_rows(
-            self.queries,
-            last,
-            self._old_chunks(pinned, change) if pinned and change.chunks else [],
-            change,
-            k,
-            tokenizer_of(dry.config.lexical),
-            rest=rest,
-            reranked=candidates,
-            borrowed=borrowed,
-        )
+    def _stand_in(self, configuration: Configuration, left: Sequence[Query]) -> bool:
+        """Write the expected rows of the queries in `left`. Return False if they are unknown."""
+        dry, k = self.dry, self.dry.config.retrievers[configuration.retriever].k
+        expected = self._search_expected(configuration, left)
         length = self._usual_length(configuration, with_context=False)
         if length is None:
-            lengths = [len(c["text"]) for chunks in change.chunks.values() for c in chunks]
+            chunks = chain.from_iterable(self._change(configuration).chunks.values())
+            lengths = [len(chunk["text"]) for chunk in chunks]
             length = round(sum(lengths) / len(lengths)) if lengths else None
-        made: list[Row] = []
-        for query in self.queries:
-            own = expected.get(query.query_id, [None] * min(k, self._depth(configuration)))
-            if borrowed:  # two configurations seldom have the same order
-                own[:2] = own[1::-1]
-            elif candidates and query.query_id in last:
-                place_unseen(own, last[query.query_id], change, candidates)
+        ids = {query.query_id for query in left}
+        made = [row for row in RUN.rows(dry, configuration.name) if row["query_id"] not in ids]
+        for query in left:
+            own = expected.get(query.query_id) or [None] * min(k, self._depth(configuration))
             if length is None and None in own:
                 return False
             usual = _passages(query, len(own), length or 0)
             for rank, (known, text) in enumerate(zip(own, usual, strict=True), 1):
                 unknown = {"chunk_id": f"#{rank}", "document_id": "", "start": 0, "end": 0}
-                found = known or {**unknown, "text": text}
-                made.append({"score": 0.0, **found, "query_id": query.query_id, "rank": rank})
-        note = RUN.note(dry, configuration.name)
-        RUN.write(dry, pa.Table.from_pylist(made, RUN.schema), note, configuration.name)
+                found = known or {**unknown, "text": text, "score": 0.0}
+                made.append({**found, "query_id": query.query_id, "rank": rank})
+        RUN.write(dry, pa.Table.from_pylist(made, RUN.schema), {}, configuration.name)
         return True
 
-    def _search_rest(
-        self, configuration: Configuration, pinned: Pinned, change: Change
-    ) -> dict[str, list[Row]]:
-        """Search the unchanged documents of the last index. Return {} if this is impossible."""
-        gone = change.stale | change.orphaned
-        with suppress(UnknownReplyError, StoreError):  # no vectors, or a deleted lexical index
-            return runs.search_without(self.dry, configuration, pinned, self.queries, gone)
-        return {}
+    def _search_expected(
+        self, configuration: Configuration, queries: Sequence[Query]
+    ) -> dict[str, list[Row | None]]:
+        """Return each query's rows in the expected index, or {} if no index was searched yet."""
+        dry, change = self.dry, self._change(configuration)
+        last = last_index(dry, configuration)
+        if last is None:
+            return {}
+        with TemporaryDirectory() as folder:
+            if change.stale or change.orphaned:
+                expected = expect_index(last, change, dry.config.lexical, Path(folder))
+            else:
+                expected = ExpectedIndex(open_index(dry, pin(dry, configuration)), {})
+            known = dry.embed(configuration.embedding, None, "query")
 
-    def _old_chunks(self, pinned: Pinned, change: Change) -> Iterable[Row]:
-        """Return the chunks of stale documents in the last run's index."""
-        table = self.dry.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
-        wanted = sorted(change.chunks)
-        return table.read_rows(["document_id", "text"], wanted, pinned.vector_version)
+            def embed(texts: Sequence[str]) -> Embedded:
+                with suppress(UnknownReplyError):
+                    if last.is_comparable:
+                        return known(texts)
+                if last.embedder is not None:
+                    return request(texts, last.embedder, "query")
+                zeros = np.zeros((len(texts), last.dimension), np.float32)
+                return Embedded(zeros, [b""] * len(texts))  # BM25 ranks alone
 
-    def _last_index(self, configuration: Configuration) -> Pinned | None:
-        """Return the builds that the last run searched, or None if they were deleted."""
-        note = RUN.note(self.dry, configuration.name).get("pinned")
-        pinned = Pinned(**note) if note else None
-        if pinned is None:
-            return None
-        table = self.dry.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
-        return pinned if table.has_version(pinned.vector_version) else None
+            found = runs.search_expected(dry, configuration, expected.index, embed, queries)
+        self._reorder(configuration, found, expected.origins)
+        unknown = change.stale - change.chunks.keys()
+        return {
+            query_id: [None if row["document_id"] in unknown else row for row in rows]
+            for query_id, rows in found.items()
+        }
+
+    def _reorder(
+        self,
+        configuration: Configuration,
+        found: Mapping[str, list[Row]],
+        origins: Mapping[str, str],
+    ) -> None:
+        """Order the rows of each query as the reranker is expected to do."""
+        count = getattr(self.dry.config.rerankers[configuration.reranker], "candidates", 0)
+        scores = self._known_scores(configuration)
+        for query_id, rows in found.items() if count else ():
+            known = scores.get(query_id, {})
+            old = {row["text"]: origins.get(row["text"], row["text"]) for row in rows}
+            reorder(rows, {t: known[o] for t, o in old.items() if o in known}, count)
+            if not RUN.note(self.dry, configuration.name):
+                rows[:2] = rows[1::-1]  # two configurations seldom have the same order
+
+    def _known_scores(self, configuration: Configuration) -> dict[str, dict[str, float]]:
+        """Return the reranker's scores in the last runs by query id and text of the chunk.
+
+        Those of the configuration itself count before the others.
+        """
+        config, reranker = self.dry.config, configuration.reranker
+        count = getattr(config.rerankers[reranker], "candidates", 0)
+        same = [c.name for c in config.all_configurations.values() if c.reranker == reranker]
+        same.sort(key=lambda name: name == configuration.name)
+        scores: dict[str, dict[str, float]] = {}
+        for row in chain.from_iterable(RUN.rows(self.dry.real, name) for name in same):
+            if row["rank"] <= count:
+                scores.setdefault(row["query_id"], {})[row["text"]] = row["score"]
+        return scores
 
     def _depth(self, configuration: Configuration) -> int:
         """Return the maximum number of a query's passages that a model reads."""

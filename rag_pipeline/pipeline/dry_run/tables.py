@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from rag_pipeline.calls.costs import ChargedTokens
 from rag_pipeline.errors import UnexpectedError, UnknownReplyError
 from rag_pipeline.indexing import Plan, Report, TablePartition, open_partition
-from rag_pipeline.pipeline.dry_run.expected_rows import Change
+from rag_pipeline.pipeline.dry_run.expected_index import Change
 from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat, learned_of
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import DOCUMENTS, NOTHING_PENDING, Step, upstream
+from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 
 MOST_CHARACTERS = 3_000_000
 """Maximum characters of a chunking in a dry run. Above it, counts are scaled from a sample."""
-_CHUNK_COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context")
 _AT_ONCE = 64
 """Number of documents with rows in memory at the same time."""
 
@@ -89,7 +89,9 @@ def build_tables(
             if _embeds(step):
                 if before in results:
                     result.exact &= not results[before].calls
-                read = partitions[step].upstream.read_rows(_CHUNK_COLUMNS, possible)
+                read = partitions[step].upstream.read_rows(
+                    CONTEXTUALIZED_CHUNKS_SCHEMA.names, possible
+                )
                 for row in read if possible else ():
                     result.change.chunks.setdefault(row["document_id"], []).append(row)
         dry.store.forget()

@@ -99,22 +99,22 @@ class DryWorkspace(Workspace):
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(_keeping_order(workspace.config))
-        self._real = workspace
+        self.real = workspace
 
     @cached_property
     def store(self) -> DryStore:
         """Return the store with the results of the dry run."""
-        return DryStore(self._real.store)
+        return DryStore(self.real.store)
 
     @cached_property
     def cache(self) -> RecordingCache:
         """Return a call cache that records calls without making them."""
-        return RecordingCache.of(self._real.cache)
+        return RecordingCache.of(self.real.cache)
 
     @cached_property
     def ledger(self) -> Ledger:
         """Return the corpus's ledger, which a dry run only reads."""
-        return self._real.ledger
+        return self.real.ledger
 
     def dry_table(self, name: str) -> DryTable:
         """Return the table with this name, without a schema."""

@@ -5,17 +5,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rag_pipeline.config import Lexical, load_config
-from rag_pipeline.datamodels import Query
+from rag_pipeline.config.models import LocalEmbedder
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.evaluation import answers
 from rag_pipeline.pipeline.driver import load_and_cut
 from rag_pipeline.pipeline.dry_run import RunPlan, plan_run
-from rag_pipeline.pipeline.dry_run.expected_rows import Change, Row, expect_rows, place_unseen
+from rag_pipeline.pipeline.dry_run.expected_index import (
+    Change,
+    LastIndex,
+    Row,
+    expect_index,
+    reorder,
+)
 from rag_pipeline.pipeline.planning import steps
-from rag_pipeline.search.tokenization import tokenizer_of
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (
@@ -142,35 +148,49 @@ def test_a_run_that_would_pass_its_budget_is_refused(
     assert len(server.requests) == before, "and nothing was asked"
 
 
-def test_a_deleted_document_leaves_what_the_search_finds_without_it() -> None:
-    def row(name: str, score: float) -> Row:
-        return {"chunk_id": name, "document_id": f"{name}.md", "text": name, "score": score}
-
-    last = [row(name, 0.9) for name in "bac"] + [row(name, 0.2) for name in "de"]
-    rest = [row(name, 0.5) for name in "cdbfe"]
-    change = Change(orphaned=frozenset({"a.md"}))
-    query, plain = Query("q", "b"), tokenizer_of(Lexical())
-    found = expect_rows([query], {"q": last}, [], change, 5, plain, rest={"q": rest}, reranked=3)[
-        "q"
-    ]
-    # The reranker now reads c, d and b. It has scored b before c.
-    assert [(r["chunk_id"], r["score"]) for r in found if r] == [
-        ("b", 0.9), ("c", 0.9), ("d", 0.5), ("f", 0.5), ("e", 0.5)
-    ]  # fmt: skip
-    unknown = expect_rows([query], {"q": last}, [], change, 5, plain, rest={}, reranked=3)["q"]
-    assert [r and r["chunk_id"] for r in unknown] == ["b", "c", "d", "e", None]
+def test_a_new_chunk_gets_the_vector_of_the_chunks_that_it_resembles(
+    tmp_path: Path, template: tuple[Path, ModelServer]
+) -> None:
+    folder, _ = template
+    workspace = Workspace(load_config(folder / "tiny.yaml"))
+    table, embedder = workspace.vector_index("markdown.llm.minilm"), workspace.embedder("minilm")
+    assert isinstance(embedder, LocalEmbedder)
+    rows = list(table.read_rows(table.schema.names, ["Acme.md"]))
+    leave, travel = (next(r for r in rows if said in r["text"]) for said in ("birth", "hotel"))
+    texts = [leave["text"], f"{travel['text']} Trains are late.", "Nobody may bring llamas."]
+    change = Change(
+        stale=frozenset({"Acme.md"}),
+        orphaned=frozenset({"Birch.md"}),
+        chunks={
+            "Acme.md": [
+                {**leave, "chunk_id": f"Acme.md#{n}-{n + 1}", "text": text, "context": "unknown"}
+                for n, text in enumerate(texts)
+            ]
+        },
+    )
+    last = LastIndex(table, table.version, None, embedder, is_comparable=True)
+    expected = expect_index(last, change, Lexical(), tmp_path)
+    found = expected.index.take(np.arange(len(expected.index)), table.schema.names).to_pylist()
+    assert {row["document_id"] for row in found} == {f"{firm}.md" for firm in FIRMS} - {"Birch.md"}
+    same, longer, new = (row for row in found if row["document_id"] == "Acme.md")
+    for row, old in ((same, leave), (longer, travel)):
+        assert row["context"] == old["context"]
+        assert row["vector"] == pytest.approx(old["vector"], abs=1e-6)
+        assert expected.origins[row["text"]] == old["text"]
+    assert new["context"] is None and new["text"] not in expected.origins
+    assert new["vector"] == pytest.approx(embedder.embed([texts[2]], "document")[0], abs=1e-6)
 
 
 def test_a_chunk_that_the_reranker_has_not_scored_may_get_any_rank() -> None:
     places = []
     for number in range(20):
-        last: list[Row] = [{"chunk_id": f"{number} {rank}"} for rank in range(7)]
-        new: Row = {"chunk_id": "new"}
-        # The documents of two chunks are gone, so that two that were below the fifth move up.
-        rows: list[Row | None] = [last[0], new, last[2], last[3], last[5], last[6]]
-        place_unseen(rows, last, Change(chunks={"new.md": [new]}), 5)
-        assert rows[5] is last[6], "below the reranker's chunks"
-        assert [r for r in rows[:5] if r is not last[5]] == [last[0], new, last[2], last[3]]
-        places.append(rows.index(last[5]))
+        rows: list[Row] = [{"chunk_id": f"{number} {n}", "text": f"{n}"} for n in range(7)]
+        reorder(rows, {"0": 0.5, "1": 0.9, "3": 0.7, "4": 0.6, "6": 1.0}, 5)
+        texts = [row["text"] for row in rows]
+        assert texts[5:] == ["5", "6"], "below the reranker's chunks"
+        assert [text for text in texts if text in "0134"] == ["1", "3", "4", "0"]
+        assert [row["score"] for row in rows if row["text"] in "134"] == [0.9, 0.7, 0.6]
+        assert [row["score"] for row in rows] == sorted((r["score"] for r in rows), reverse=True)
+        places.append(texts.index("2"))
     assert {2, 3, 4} <= set(places)
     assert sum(places) > 20 * 2, "lower ranks are more likely"
