@@ -195,12 +195,13 @@ def _documents(config: CorpusConfig) -> str:
 
     workspace = Workspace(config)
     plan = plan_documents(workspace)
-    refused = workspace.quarantine("documents").count()
+    refused = workspace.quarantine("documents").state().keys()
+    current = plan.current - len(refused - {*plan.stale, *plan.orphaned})
     doubtful = text_warnings(workspace)
     changed = f"{len(plan.stale):,} new or changed, {len(plan.orphaned):,} gone"
     parts = (
-        f"{config.documents_place}: {plan.current:,} current, {changed}",
-        f"{refused:,} in quarantine: `rag quarantine` names them" if refused else "",
+        f"{config.documents_place}: {current:,} current, {changed}",
+        f"{len(refused):,} in quarantine: `rag quarantine` names them" if refused else "",
         f"{len(doubtful):,} with doubtful text, such as {doubtful[0]}" if doubtful else "",
         code_warning(workspace),
     )

@@ -73,6 +73,8 @@ def test_the_quarantine_is_listed_and_forgotten_on_request(read: Path) -> None:
     assert update_documents(workspace).quarantined == {"empty.txt": "empty: 0 bytes"}
     noted = rag("doctor", "-c", read)
     assert (noted.code, note in noted.out) == (0, True)
+    held = len(workspace.documents().state())
+    assert f": {held} current, 0 new or changed, 0 gone; {note}" in noted.out
     assert noted.out.endswith("all is well, with 2 notes\n"), "the other note: no release yet"
 
 
