@@ -30,12 +30,12 @@ from rich.text import Text
 
 from rag_pipeline.errors import counted as counted
 
-_WIDE = 100
+_WIDE = 200
 _PLAIN = str.maketrans({"–": "-", "—": "-", "…": "...", "✓": "+", "→": ">", "·": "-", "‘": "'"})
 
 
 def _width() -> int | None:
-    # Without a terminal, somebody may still read the output.
+    # Without a terminal, prose is hardly wrapped.
     return None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE
 
 

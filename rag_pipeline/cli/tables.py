@@ -31,6 +31,7 @@ _METRICS = (
 """Metrics of the leaderboard. A narrow terminal shows only the first metrics."""
 _NARROW = 70
 _WIDE_ENOUGH = 80
+_WIDEST = 100
 _MOST_SKIPPED = 20
 
 
@@ -43,9 +44,9 @@ def show_leaderboard(board: Board) -> None:
     if rows and all(row.summary(by).n <= 1 for row in rows):
         say(f"{board.corpus}: one question can't rank configurations; to make more: rag questions")
         return
-    against = board.references if console.width >= _WIDE_ENOUGH else {}
+    against = board.references if _width() >= _WIDE_ENOUGH else {}
     short = {name: board.labels().get(name, name) for name in board.names()}
-    roomy = console.width >= (110 if against else _NARROW)
+    roomy = _width() >= (110 if against else _NARROW)
     taken = max(map(len, short.values()), default=0) + (42 if roomy or board.misses else 34)
     metrics = _fitting_metrics(board, taken, len(against))
     counts = ("n", *(["missing"] * (roomy or board.misses)), *(["chunks"] * roomy))
@@ -94,6 +95,11 @@ def show_leaderboard(board: Board) -> None:
         console.print(f"[yellow]{warning}[/yellow]")
 
 
+def _width() -> int:
+    # Without a terminal, the console is wider than a screen.
+    return console.width if console.is_terminal else min(console.width, _WIDEST)
+
+
 def _fitting_metrics(board: Board, taken: int, references: int) -> list[str]:
     """Return the metrics, without the sorting metric, that fit into the terminal's width.
 
@@ -101,7 +107,7 @@ def _fitting_metrics(board: Board, taken: int, references: int) -> list[str]:
     """
     rows = board.configurations
     # Each metric takes 9 columns, and a verdict 13.
-    room = (console.width - taken - 13 * references) // 9
+    room = (_width() - taken - 13 * references) // 9
     wider = any(r.summary(DOCUMENT_METRIC).n > r.summary(_METRICS[1]).n for r in rows)
     documents = [DOCUMENT_METRIC] if wider else []  # some queries have whole documents as gold
     offered = dict.fromkeys((*documents, *_METRICS[:2], *added_metrics(), *_METRICS[2:]))
