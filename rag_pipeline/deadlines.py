@@ -12,7 +12,7 @@ _ENDED: ContextVar[Event | None] = ContextVar("_ENDED", default=None)
 
 @contextmanager
 def request() -> Iterator[None]:
-    """Run a request. Work that is still running after the block stops at its next `check`."""
+    """Mark the block as one request. Work that outlasts the block stops at its next `check`."""
     ended = Event()
     token = _ENDED.set(ended)
     try:

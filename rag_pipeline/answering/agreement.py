@@ -1,8 +1,8 @@
 """Rank the sentences of passages, and measure how well each one agrees with a whole question.
 
-A near miss shares its subject with a question, but no sentence agrees with all parts of it: with
-the meaning, the words and the kind of fact that is asked for. The multilingual model reads the
-likeliest sentences.
+A near miss is a passage with the subject of a question, but without the answer. None of its
+sentences agrees with the question in meaning, words and kind of fact. The multilingual model reads
+the likeliest sentences.
 """
 
 import math
@@ -30,44 +30,45 @@ from rag_pipeline.imports import compiled
 from rag_pipeline.loading.languages import language_of
 
 _COMPARED, _BY_RANK = 12, 3
-"""Number of sentences that the model reads, and of those that are chosen by their rank alone.
+"""Maximum number of sentences that the model reads, and the number of these that ranks choose.
 
-All sentences gave the same answers on two mixed folders. Those by rank may be in another language.
+On two mixed folders, the answers are the same if the model reads all sentences. Ranks can choose
+sentences in another language, where the words of the question do not occur.
 """
 _WORDS, _MEANING, _PASSAGE, _STATES, _INCOMPLETE, _ACROSS = 6.6, 50.0, 5.6, 2.3, -1.7, 1.2
 """The weights of a sentence's score (see `ranked_sentences`).
 
-Fitted on two mixed folders. The weights of either one find as many answers in the other one.
+They are fitted on two mixed folders. Weights from one folder find as many answers in the other.
 """
 _NAMES = 0.3
 """Weight of the names in a question, relative to its other words. Names often occur anywhere."""
 _FEWEST = 3
-"""Least number of compared sentences of a language that are compared with their own mean."""
+"""Least number of sentences for a mean of their language. Otherwise the mean of all counts."""
 _SHORT = 4
 """Least number of words of a whole sentence."""
 _SHARE, _FACT, _LENGTH = 0.08, 0.04, 0.06
-"""The weights of the held words, of a fact of the right kind, and of the question's length.
+"""Weights in an agreement (see `ranked_sentences`): share of words, kind of fact, length.
 
-They are relative to the cosine. A long question is rarely a near miss, and its words are rarely all
-in one sentence. Chosen by `benchmarks.bench_silence` and on two mixed folders.
+The weights are relative to the cosine. A long question rarely has near misses, and one sentence
+rarely has all its words. `benchmarks.bench_silence` and two mixed folders determine the weights.
 """
 _SHORTEST = 3
-"""The least number of words that counts. Short questions such as "Where is the printer?" have less.
+"""Least length of a question in words. Questions such as "Where is the printer?" have fewer words.
 
-Chosen with `_LENGTH` on each of two folders, and better on the other one, too.
+Values of `_SHORTEST` and `_LENGTH` from one folder also improve the answers on another folder.
 """
 _NAME, _ASKED = 0.5, 1.5
-"""The weights of names and numbers, and of the first word that is neither, relative to other words.
+"""Weights of names and numbers, and of the first word that is neither, relative to other words.
 
-Near misses often name what the documents are about, and ask for something else of it: this is often
-the first word, as in "What is the salary of Ada Berg?".
+Unanswerable questions often name a subject of the documents, and ask for a property that the
+documents lack. The property is often the first word, as in "What is the salary of Ada Berg?".
 """
 _HELD_ACROSS = 0.5
-"""The least share of held words where a sentence is in another language than the question."""
+"""Least share of the question's words for a sentence in another language."""
 _CLOSER_ACROSS = 0.01
-"""Added to the cosine there."""
+"""Added to the cosine of a sentence in another language."""
 _ROW = 0.04
-"""Subtracted for the rows of tables. They agree with many questions about their table."""
+"""Subtracted for a row of a table, because a row agrees with many questions about its table."""
 _WHO = re.compile(r"(?i)\b(?:who|whom|whose|wer|wem|wen|qui|quién|chi|кто)\b")
 _WHEN = re.compile(
     r"(?i)\b(?:when|what time|wann|um wie ?viel uhr|quand|cuándo|quando|когда)\b",
@@ -81,7 +82,7 @@ _NUMERAL = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class Agreed(NamedTuple):
-    """Holds the sentences of passages, likeliest first, with their scores for a question.
+    """The sentences of passages, likeliest first, with their scores for a question.
 
     `agreements` are 0 for sentences that the model has not read.
     """
@@ -105,7 +106,7 @@ def ranked_sentences(
     The score of a sentence is a weighted sum of
 
     - the weight of the question's words in the sentence, its headings, the passage's context and
-      the document's id, where words of names are multiplied by `name_weight`;
+      the document's id; weights of names are multiplied by `name_weight`;
     - the cosine of the question to the sentence with its headings, minus the mean of its language,
       because cosines within a language are higher;
     - the score of its passage, relative to the best one;
@@ -113,12 +114,17 @@ def ranked_sentences(
     - 1 if it is a question, a lead-in to a list, or has less than 4 words;
     - 1 if it is in another language. Its words do not count then.
 
-    The multilingual model, if it is installed, reads 12 sentences: 9 with the highest score without
-    the cosine, and the first ones of the best passages. The others get the lowest cosine.
+    If the multilingual model is installed, it reads 12 sentences. 9 have the highest scores without
+    the cosine, and the others are the first by rank. Unread sentences get the lowest cosine.
 
-    The agreement is a weighted sum of the cosine, the share of the question's words that the
-    sentence, its headings and its document's id hold, whether it states a fact of the kind, and the
-    logarithm of the number of the question's words, at least 3. Rows of tables agree less.
+    The agreement of a sentence is a weighted sum of
+
+    - the cosine;
+    - the share of the question's words in the sentence, its headings and its document's id;
+    - 1 if the sentence states a fact of the kind;
+    - the logarithm of the number of the question's words, at least 3.
+
+    Rows of tables agree less.
     """
     read = list(_sentences(question, chunks))
     if not read:
@@ -186,8 +192,8 @@ def states_asked(question: str, sentence: str) -> bool:
     """Return whether a sentence states a fact of a kind that a question asks for.
 
     The kinds are those of `kinds_asked`, a name after "who", a time after "when", and a number
-    after "how many". Names and numbers of the question do not count then. If it asks for no kind,
-    return True.
+    after "how many". Names after "who" and numbers after "how many" only count if the question
+    lacks them. If the question asks for no kind, return True.
     """
     asked = words_of(question)
     if _WHEN.search(question):

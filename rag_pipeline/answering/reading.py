@@ -1,8 +1,8 @@
 """Read the tokens of questions and passages, and compare them by late interaction.
 
-Late interaction is ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020). Of a passage's token vectors,
-only the signs are used. The signs come from the index if it holds them, or else from the packaged
-model. Recent results of the model are cached.
+Late interaction is ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020). It uses only the signs of a
+passage's token vectors. If the index has no signs, the packaged model computes the vectors. Recent
+results of the model are cached.
 """
 
 import math
@@ -46,7 +46,7 @@ SentenceEmbed = Callable[[Sequence[str]], Vectors]
 
 @dataclass(frozen=True)
 class Passage:
-    """Holds a ranked chunk with its tokens, from which answers are made.
+    """A ranked chunk with its tokens. Answers are made from passages.
 
     `read_passages` creates it, and `confidence` and `extractive` use it.
     """
@@ -75,7 +75,7 @@ class Passage:
 
 
 class Reader(Protocol):
-    """Reads questions and passages token by token."""
+    """A reader that splits questions and passages into tokens."""
 
     def question(self, text: str) -> Tokens:
         """Return the tokens of a question."""
@@ -137,7 +137,7 @@ def importance(
 
 
 class SentenceVectors:
-    """Reads tokens with the packaged model, and caches sentence vectors. Threads may share it.
+    """A reader of tokens with the packaged model, and a cache of sentence vectors for all threads.
 
     The cache saves most of the time of an answer, because questions share their documents.
     """
@@ -219,7 +219,7 @@ def _read_question(text: str) -> Tokens:
 
 
 class _Cut(NamedTuple):
-    """Holds the tokens of a text and their spans. An array saves memory compared with tuples."""
+    """The tokens of a text and their spans. Arrays need less memory than tuples."""
 
     ids: TokenIds
     spans: npt.NDArray[np.int32]
@@ -318,7 +318,7 @@ def is_across(question: str, text: str) -> bool:
 def written_in(text: str) -> str:
     """Return the language of a text, or "" if its halves differ, as in lists of names.
 
-    The rows of tables often have names and numbers only. So they do not count, except the first.
+    Only the first row of a table counts, because rows often have only names and numbers.
     """
     lines = text.splitlines()
     kept = [

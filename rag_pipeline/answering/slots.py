@@ -1,8 +1,8 @@
 """Find words of a sentence that stand where the passage has another word.
 
-A slot is the place of a noun or adjective between its neighbours: "the … must leave the hall". A
-sentence is wrong if a slot of the passage has another word. Two nouns are exchanged if each stands
-where the passage has the other, before and after the same verb.
+A slot is the place of a noun, adjective or number between its neighbours: "the … must leave the
+hall". A sentence is wrong if a slot of the passage has another word. Two nouns are exchanged if
+each stands where the passage has the other, before and after the same verb.
 """
 
 import re

@@ -33,7 +33,7 @@ _FAILURES_OF_AN_OUTAGE = 5
 _INPUTS_OF_AN_OUTAGE = 3
 """Minimum number of distinct failed inputs that show a fault of the provider."""
 _REFUSED_IN_A_ROW = 20
-"""Number of consecutive refused inputs that stop a run in which inputs were accepted."""
+"""Number of consecutive refused inputs that stop a run with accepted inputs."""
 _TRIES_IN_DOUBT = 5
 _TRIES_OF_A_BAD_INPUT = 3
 _MOST_DOUBLINGS = 3
@@ -234,9 +234,9 @@ class Endpoint:
         `attempt` makes one request. It raises TransientError if a repetition may help,
         CallsStoppedError if no call can succeed, and ProviderError if this input failed for good.
         `tokens` is the estimated tokens of the request, for the limit per minute. The pause between
-        two tries is the time that the provider asks for, and an exponential backoff with full
-        jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015). Before failures of several
-        inputs stop all calls, `probe` sends `PROBE`. If the probe succeeds, only these inputs fail.
+        two tries is the sum of the provider's pause and an exponential backoff with full jitter
+        (Brooker, "Exponential Backoff And Jitter", AWS 2015). Before failures of several inputs
+        stop all calls, `probe` sends `PROBE`. If the probe succeeds, only these inputs fail.
 
         Raise ProviderError if this input failed for `patience` seconds, and PaidInVainError after
         eight unusable replies that may be charged. Raise CallsStoppedError when the circuit opens:

@@ -20,7 +20,7 @@ def advance(what: str, count: int) -> None:
 
 
 def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Report each `advance` inside the block to this listener and to those of outer blocks."""
+    """Report each `advance` inside the block to this listener and the outer blocks' listeners."""
     outer = _listener.get()
 
     def tell(what: str, count: int) -> None:

@@ -25,7 +25,7 @@ _SHARED_WORDS = (
 _NAMED = 5
 """Maximum number of documents that are named for each kind of change, such as added documents."""
 _LEAST_PERCENT = 5
-"""Minimum share of done work, in percent, for a line with the time left, without a terminal."""
+"""Without a terminal, lines show the remaining time from this percentage of the work on."""
 
 
 class Live:

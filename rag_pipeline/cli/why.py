@@ -36,7 +36,11 @@ def show_cause(
 
 
 def show_causes(file: Path, one: str, other: str) -> None:
-    """Print the causes of all queries with different results in two releases or configurations."""
+    """Print the causes of different results in two releases or configurations.
+
+    The first lines count the causes of all queries. Then the cause of each query follows, for at
+    most `_SHOWN` queries.
+    """
     workspace = Workspace(load_config(file))
     metric = workspace.config.serve_metric
     mine, theirs = (resolve(workspace, name).scores.get(metric, {}) for name in (one, other))

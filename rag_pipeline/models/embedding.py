@@ -357,7 +357,7 @@ def _key(texts: Sequence[str], embedder: Embedder, input_type: InputType) -> byt
     content = texts[0] if len(texts) == 1 else json.dumps(texts)
     if len(texts) == 1 and _is_like_several(content):
         content = f"\0{content}"
-    # A model raises `query_version` when it changes the tokens of a query.
+    # `query_version` is the version of a model's query tokens. A new version needs new keys.
     version = getattr(embedder, "query_version", 1) if input_type == "query" else 1
     kind = f"embed:{input_type}" if version == 1 else f"embed:{input_type}:{version}"
     return call_key(kind, embedder.identity, content)

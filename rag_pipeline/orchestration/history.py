@@ -23,6 +23,8 @@ def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
     """Delete old finished runs of a corpus with their step values, and return their number.
 
     A run is old if it is not among the newest `keep_runs`, or if it is more than `runs_days` old.
+    The runs of the latest materializations stay. At most `MOST_AT_ONCE` runs are deleted, oldest
+    first.
     """
     retention = workspace.config.retention
     before = time.time() - retention.runs_days * _DAY

@@ -66,7 +66,7 @@ class Content:
 
 
 def collect(workspace: Workspace) -> Content:
-    """Read all results. Raise StoreError before the first evaluation."""
+    """Read all results. Raise StoreError if no configuration is evaluated."""
     config = workspace.config
     try:
         served = release.current(workspace)

@@ -199,7 +199,8 @@ class Guards:
         names = [name for name, _ in scope["headers"]]
         size = sum(len(name) + len(value) for name, value in scope["headers"])
         if len(names) > _MOST_HEADERS or size > _MOST_HEADER_BYTES:
-            raise Refused(431, "too many headers")
+            limits = f"{_MOST_HEADERS} headers or {_MOST_HEADER_BYTES} bytes of headers"
+            raise Refused(431, f"the request has more than {limits}")
         if any(names.count(name) > 1 for name in self._single):
             raise Refused(400, "a header occurs twice")
         if self._settings.needs_token:

@@ -224,7 +224,7 @@ def ask_web_search(config: CorpusConfig, chat: str, query: str) -> Iterator[WebR
 
 
 def page(url: Any, title: Any, text: Any, max_characters: int) -> Document | None:
-    """Return a search result without markup as a document, or None without address or text."""
+    """Return a search result as a document without markup, or None for an unusable result."""
     if not (isinstance(url, str) and isinstance(text, str)) or not is_web_address(url):
         return None
     text = text[: 4 * max_characters]  # a generous limit, because markup is removed later

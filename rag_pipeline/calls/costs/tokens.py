@@ -1,7 +1,7 @@
 """Estimate the tokens of a text, by the model's tokenizer if it is installed, else by bytes.
 
-With a vocabulary of about 100,000 byte pairs, a token is 4 to 5 bytes of English prose, about 3
-bytes of code or tables, or one character of Chinese or Japanese.
+The following sizes hold for a vocabulary of about 100,000 byte pairs. A token is 4 to 5 bytes of
+English prose, about 3 bytes of code or tables, or one character of Chinese or Japanese.
 """
 
 import json
@@ -25,7 +25,7 @@ _FRAME_TOKENS = 8
 _OPENAI_MESSAGE, _OPENAI_REPLY = 4, 3
 """Tokens that OpenAI adds for each message and for the reply (its cookbook on tiktoken)."""
 _MOST_COUNTED = 1_000_000
-"""Number of estimated tokens per alphabet that are counted exactly, in about a second."""
+"""Estimated tokens per alphabet after which `Sampled` uses the average. Counting takes 1 s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ TOKENS_PER_BATCH = 4096
 TOKENS_PER_PASS = 512
 """Maximum tokens of one model call.
 
-512 tokens fit into the processor's cache. They take half the time and a tenth of the memory.
+512 tokens fit into the processor's cache. A batch in such calls takes half the processor time and a
+tenth of the memory of one call with the whole batch.
 """
 _KEPT_QUERIES = 500
 """Maximum number of queries whose tokens stay in memory, about 30 kB each."""

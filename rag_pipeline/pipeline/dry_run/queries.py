@@ -212,7 +212,7 @@ class DryQueries:
         return self._score(settings, asked)
 
     def _rerank_expected(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
-        """Record the calls to rerank the queries' expected rows. Return False if there are none."""
+        """Record the calls to rerank the queries' expected rows. Return False without a scorer."""
         settings = self.dry.config.rerankers[configuration.reranker]
         assert isinstance(settings, PassageReranker)
         ranked = runs.load_ranked(
@@ -319,7 +319,7 @@ class DryQueries:
     def _known_scores(self, configuration: Configuration) -> dict[str, dict[str, float]]:
         """Return the reranker's scores in the last runs by query id and text of the chunk.
 
-        Those of the configuration itself count before the others.
+        Scores of the configuration itself replace scores of other configurations.
         """
         config, reranker = self.dry.config, configuration.reranker
         count = getattr(config.rerankers[reranker], "candidates", 0)

@@ -170,7 +170,7 @@ class Bm25sEngine(_ScoringEngine):
         return len(matrix.vocabulary)
 
     def check(self) -> None:
-        """Raise ValueError or TypeError if the files are not those of an index."""
+        """Raise ValueError or TypeError if the files are not the files of an index."""
         matrix, numbers = self._index.scores, np.array([*self._index.vocab_dict.values()])
         data, rows, ends = (np.asarray(matrix[name]) for name in ("data", "indices", "indptr"))
         whole = all(each.dtype.kind in "iu" and each.ndim == 1 for each in (rows, ends, numbers))
