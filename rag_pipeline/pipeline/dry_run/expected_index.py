@@ -6,7 +6,7 @@ chunks that its document has in the last index. If there are none, a local model
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from random import Random
@@ -104,18 +104,22 @@ def last_index(dry: DryWorkspace, configuration: Configuration) -> LastIndex | N
     ]  # fmt: skip
     nearest = dry.config.configuration(max(alike)[-1]) if alike else configuration
     pinned = pinned_of(dry, nearest.name)
-    schema = dry.vector_index(str(nearest.vector_key)).schema
-    table = dry.store.table(pinned.vector_table if pinned else "", schema)
-    if pinned is None or not table.has_version(pinned.vector_version):
+    if pinned is None or not dry.dry_table(pinned.vector_table).has_version(pinned.vector_version):
         return None
+    schema = dry.dry_table(pinned.vector_table).dataset(pinned.vector_version).schema
     lexical = None
     if pinned.lexical_path is not None:
         with suppress(StoreError):
             lexical = dry.store.local_folder(pinned.lexical_path)
-    is_comparable = nearest.embedding == configuration.embedding
-    embedder = dry.embedder(configuration.embedding)
-    local = embedder if is_comparable and isinstance(embedder, LocalEmbedder) else None
-    return LastIndex(table, pinned.vector_version, lexical, local, is_comparable)
+    table, embedder = (
+        dry.store.table(pinned.vector_table, schema),
+        dry.embedder(configuration.embedding),
+    )
+    last = LastIndex(table, pinned.vector_version, lexical, None, False)
+    if nearest.embedding != configuration.embedding or last.dimension != embedder.dimension:
+        return last
+    local = embedder if isinstance(embedder, LocalEmbedder) else None
+    return replace(last, embedder=local, is_comparable=True)
 
 
 def expect_index(last: LastIndex, change: Change, lexical: Lexical, folder: Path) -> ExpectedIndex:

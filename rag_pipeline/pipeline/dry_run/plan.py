@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rag_pipeline.calls.costs import ESTIMATE_ERROR, ChargedTokens
 from rag_pipeline.config import ChatSettings, EmbeddingSettings, PassageReranker, RemoteModel
@@ -80,9 +82,13 @@ def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
     `wanted` lists the steps of the run in the order of the data flow, by default all steps of the
     corpus. The current results of all other steps are read.
     """
-    config = workspace.config
-    chosen = steps(config) if wanted is None else wanted
-    dry = DryWorkspace(workspace)
+    chosen = steps(workspace.config) if wanted is None else wanted
+    with TemporaryDirectory() as folder:
+        return _plan_run(workspace, chosen, Path(folder))
+
+
+def _plan_run(workspace: Workspace, chosen: Sequence[Step], folder: Path) -> list[PlannedStep]:
+    config, dry = workspace.config, DryWorkspace(workspace)
     pending = pending_documents(workspace, chosen)
     tables: dict[Step, DryResult] = {}
     for chunking in dict.fromkeys(s.key(config).chunking for s in pending if s.row.open_partition):
@@ -93,7 +99,7 @@ def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
             tables |= dict.fromkeys(failed, DryResult.of_error(error))
     if QUERIES in chosen:
         keep_queries(dry, pending.get(DOCUMENTS, NOTHING_PENDING))
-    queries = DryQueries(dry, chosen, load_queries(dry), tables)
+    queries = DryQueries(dry, chosen, load_queries(dry), folder, tables)
     answered: dict[bytes, bool] = {}
     found: dict[Step, PlannedStep] = {}
     for step in chosen:
@@ -204,15 +210,16 @@ def needed_calls(workspace: Workspace) -> Iterator[bytes]:
     for step in every:
         if step.row.open_partition and step.row.models(config, step.key(config)):
             yield from needed_by_table(dry, step)
-    queries = DryQueries(dry, every, load_queries(dry))
-    for step in every:
-        if step.asset == "retrieval_run":
-            before = (s for s in upstream(config, step) if s.asset != "queries")
-            queries.search(step, not any(plan_step(workspace, s).must_run for s in before))
-            yield from dry.cache.known_keys
-        elif step.row.runs_dry:
-            queries.judge(step)
-            yield from dry.cache.known_keys
+    with TemporaryDirectory() as folder:
+        queries = DryQueries(dry, every, load_queries(dry), Path(folder))
+        for step in every:
+            if step.asset == "retrieval_run":
+                before = (s for s in upstream(config, step) if s.asset != "queries")
+                queries.search(step, not any(plan_step(workspace, s).must_run for s in before))
+                yield from dry.cache.known_keys
+            elif step.row.runs_dry:
+                queries.judge(step)
+                yield from dry.cache.known_keys
 
 
 # --- the budget ---

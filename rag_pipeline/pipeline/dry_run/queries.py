@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -67,12 +66,16 @@ class DryQueries:
     chosen: Collection[Step]
     """The steps of the plan."""
     queries: Sequence[Query]
+    folder: Path
+    """A temporary folder for expected indexes."""
     tables: Mapping[Step, DryResult] = field(default_factory=dict)
     """The dry results of the tables."""
     estimated: set[Step] = field(default_factory=set)
     """Steps with other results in the run than in the dry run."""
     unknown: set[Step] = field(default_factory=set)
     """Steps with unknown results."""
+    _expected: dict[str, ExpectedIndex] = field(default_factory=dict)
+    """The last expected index, by the key of its vectors."""
 
     def search(self, step: Step, index_stays: bool) -> tuple[DryResult, DryResult | None]:
         """Search with every query, and return the calls of the embedding and of the reranker.
@@ -276,23 +279,26 @@ class DryQueries:
         last = last_index(dry, configuration)
         if last is None:
             return {}
-        with TemporaryDirectory() as folder:
-            if change.stale or change.orphaned:
-                expected = expect_index(last, change, dry.config.lexical, Path(folder))
-            else:
-                expected = ExpectedIndex(open_index(dry, pin(dry, configuration)), {})
-            known = dry.embed(configuration.embedding, None, "query")
+        if change.stale or change.orphaned:
+            if (key := str(configuration.vector_key)) not in self._expected:
+                self._expected.clear()  # free the memory before the next index opens
+                made = expect_index(last, change, dry.config.lexical, self.folder / key)
+                self._expected[key] = made
+            expected = self._expected[key]
+        else:
+            expected = ExpectedIndex(open_index(dry, pin(dry, configuration)), {})
+        known = dry.embed(configuration.embedding, None, "query")
 
-            def embed(texts: Sequence[str]) -> Embedded:
-                with suppress(UnknownReplyError):
-                    if last.is_comparable:
-                        return known(texts)
-                if last.embedder is not None:
-                    return request(texts, last.embedder, "query")
-                zeros = np.zeros((len(texts), last.dimension), np.float32)
-                return Embedded(zeros, [b""] * len(texts))  # BM25 ranks alone
+        def embed(texts: Sequence[str]) -> Embedded:
+            with suppress(UnknownReplyError):
+                if last.is_comparable:
+                    return known(texts)
+            if last.embedder is not None:
+                return request(texts, last.embedder, "query")
+            zeros = np.zeros((len(texts), last.dimension), np.float32)
+            return Embedded(zeros, [b""] * len(texts))  # BM25 ranks alone
 
-            found = runs.search_expected(dry, configuration, expected.index, embed, queries)
+        found = runs.search_expected(dry, configuration, expected.index, embed, queries)
         self._reorder(configuration, found, expected.origins)
         unknown = change.stale - change.chunks.keys()
         return {
