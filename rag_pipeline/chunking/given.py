@@ -12,7 +12,7 @@ from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
 from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.loading.importers.parsing import SourceRecord, parse, read_lines
+from rag_pipeline.loading.parsing import SourceRecord, parse, read_lines
 
 
 class GivenChunking(ChunkingSettings):

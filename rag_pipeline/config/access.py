@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
-from wcmatch import glob
 
 from rag_pipeline.config.settings import Settings
 from rag_pipeline.datamodels import OPERATOR, Caller
@@ -51,6 +50,8 @@ class Access(Settings):
 
     @cached_property
     def _matchers(self) -> list[tuple[Any, frozenset[str]]]:
+        from wcmatch import glob
+
         flags = glob.GLOBSTAR | glob.CASE | glob.FORCEUNIX | glob.DOTGLOB
         made = []
         for rule in self.rules:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pydantic import ConfigDict, Field, model_validator
-from wcmatch import glob
 
 from rag_pipeline.config.access import Access
 from rag_pipeline.config.assistant import AssistantSettings
@@ -295,6 +294,8 @@ class CorpusConfig(Settings):
         root = Path(os.path.normpath(self.documents_path))
         if self.documents.s3:
             return self.documents
+        from wcmatch import glob
+
         schema = self._file and self._file.with_suffix(".schema.json")
         files = (self.sidecar_path, self._file, schema, self.queries_path, self.prices_path)
         own = [(path, "") for path in files if path is not None]

@@ -22,7 +22,7 @@ from pydantic import (
 
 from rag_pipeline.datamodels import GoldSpan, Query
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.importers.parsing import read_lines
+from rag_pipeline.loading.parsing import read_lines
 from rag_pipeline.loading.quotes import Searchable
 
 EntityType = Literal[

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.importers.parsing import parse
+from rag_pipeline.loading.parsing import parse
 from rag_pipeline.loading.sources import Rejected, Source
 from rag_pipeline.loading.text import guessed_encoding, one_line, storable
 

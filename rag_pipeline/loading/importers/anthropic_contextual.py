@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan, span_of
-from rag_pipeline.loading.importers.parsing import (
+from rag_pipeline.loading.parsing import (
     NonBlank,
     SourceRecord,
     parse,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
-from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse, read_bytes
+from rag_pipeline.loading.parsing import NonBlank, SourceRecord, parse, read_bytes
 
 _QUESTIONS = "questions_df.csv"
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
-from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file
+from rag_pipeline.loading.parsing import NonBlank, SourceRecord, parse_file
 
 
 class _Annotation(SourceRecord):

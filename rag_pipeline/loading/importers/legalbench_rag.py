@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
-from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file, read_bytes
+from rag_pipeline.loading.parsing import NonBlank, SourceRecord, parse_file, read_bytes
 
 
 class _Snippet(SourceRecord):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet
-from rag_pipeline.loading.importers.parsing import read_bytes, read_judgements, read_lines
+from rag_pipeline.loading.parsing import read_bytes, read_judgements, read_lines
 
 _TOPIC = re.compile(
     r"<top>.*?<num>\s*(?:Number:)?\s*(?P<id>[^\s<]+)\s*<(?:.*?<)?"
