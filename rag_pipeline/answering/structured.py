@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from rag_pipeline.answering.extractive import Ranked, word_share
 from rag_pipeline.answering.facts import kinds_asked
@@ -89,15 +90,16 @@ def structured_answer(
 def _is_near(ranked: Ranked, answer: Answer) -> bool:
     """Return whether an answer holds a part of a sentence that scores near the best one.
 
-    A list may also be from the document of the best sentence.
+    A list may also be from the document of the best sentence. If the best sentence is a row of the
+    answer's document, the answer holds this row.
     """
-    first, cited = ranked.sentences[0].chunk.document_id, answer.citations[0]
-    if cited.document_id == first and not cited.text.startswith("|"):
+    first, cited = ranked.sentences[0], answer.citations[0]
+    is_same = cited.document_id == first.chunk.document_id
+    if is_same and not cited.text.startswith("|"):
         return True
+    least = ranked.scores[0] - (0.0 if is_same and first.is_row else _NEAR)
     near = [
-        one
-        for one, score in zip(ranked.sentences, ranked.scores, strict=True)
-        if score >= ranked.scores[0] - _NEAR
+        one for one, score in zip(ranked.sentences, ranked.scores, strict=True) if score >= least
     ]
     return any(
         one.chunk.document_id == cited.document_id
@@ -118,9 +120,8 @@ def _structured(found: SearchResult, ranked: Ranked, document_of: DocumentOf) ->
             return None
         spans = summary_spans(words, document, _MOST_SENTENCES)
         return _answer(ranked, [], [(chunk, document, span) for span in spans])
-    if found.token_weights is None and (
-        alike := _list_by_meaning(question, words, ranked, documents)
-    ):
+    by_meaning = found.token_weights is None and found.kind != "comprehensive"
+    if by_meaning and (alike := _list_by_meaning(question, words, ranked, documents)):
         return _list_answer(alike, ranked)
     best = max((word_share(words, one) for one in ranked.first(_QUOTED)), default=0.0)
     rows = find_rows(question, words, chunks, document_of)
@@ -206,7 +207,8 @@ def _list_by_meaning(
     """Return the list whose headings and first items mean about what a question asks for, or None.
 
     A question for steps gets a numbered list. Another question gets a list only if it names several
-    things, as in "which measures". A list needs about the cosine of the best sentence.
+    things, as in "which measures". A list needs about the cosine of the best sentence. It also has
+    a word of the question, or is from the document of this sentence.
     """
     steps, embed = asks_for_steps(question), multilingual()
     if embed is None or not (steps or asks_for_several(question)):
@@ -224,15 +226,13 @@ def _list_by_meaning(
     ]
     vectors = embed([ranked.sentences[0].with_headings, *texts])
     best, *cosines = (vectors @ embed.asked(question)).tolist()
-    scores = [
-        cosine
-        + _OF_WORDS * words.share(words.in_text(f"{block.above}\n{block.text(document.text)}"))
-        for cosine, (_, document, block) in zip(cosines, lists, strict=True)
-    ]
-    likeliest = max(range(len(lists)), key=scores.__getitem__, default=None)
-    if likeliest is None or cosines[likeliest] < best - _LESS_ALIKE:
-        return None
-    return lists[likeliest]
+    first, likely = ranked.sentences[0].chunk.document_id, []
+    for cosine, one in zip(cosines, lists, strict=True):
+        _, document, block = one
+        held = words.in_text(f"{block.above}\n{block.text(document.text)}")
+        if cosine >= best - _LESS_ALIKE and (held or document.document_id == first):
+            likely.append((cosine + _OF_WORDS * words.share(held), one))
+    return max(likely, key=itemgetter(0), default=(0.0, None))[1]
 
 
 def _list_around(

@@ -40,6 +40,7 @@ _CELL = re.compile(r"(?<!\\)\|")
 _SEPARATED = {"text/csv": ",;\t|", "text/tab-separated-values": "\t"}
 _NUMBER = re.compile(r"(?<![\w.,])[-−]?\d[\d.,'’\u00a0\u202f]*(?<![.,])")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_DATE = re.compile(r"\b\d{1,2}([./-])\d{1,2}\1(?:\d\d){1,2}\b")
 
 _NO_LONGER = (
     r"supersed|obsolete|outdated|withdrawn|archiv|draft|ersetzt|veraltet|überholt|ungültig|"
@@ -56,7 +57,8 @@ _SUMS: Mapping[str, str] = {
     ),
     "average": r"\b(?:average|mean|durchschnitt\w*|im schnitt|moyenne?|promedio)\b|平均|متوسط",
     "highest": (
-        r"\b(?:highest|most|largest|longest|biggest|dearest|höchste\w*|meisten?|größte\w*|"
+        r"\b(?:highest|(?<!at )most(?! (?:recent|current))|largest|longest|biggest|dearest|"
+        r"höchste\w*|meisten?|größte\w*|"
         r"längste\w*|teuerste\w*|le plus|la plus|mayor|más alt\w+)\b|最高|最多|أعلى|أكبر"
     ),
     "lowest": (
@@ -179,8 +181,11 @@ def _fields(line: str, delimiter: str) -> tuple[str, ...]:
 
 
 def _value(cell: str) -> Decimal | None:
-    """Return the only number of a cell, such as "£2,940" or "30 days net", or None."""
-    numbers = _NUMBER.findall(cell)
+    """Return the only number of a cell, such as "£2,940" or "30 days net", or None.
+
+    A date is no number.
+    """
+    numbers = [] if _DATE.search(cell) else _NUMBER.findall(cell)
     try:
         return read_number(cell) if len(numbers) == 1 else None
     except InvalidOperation:

@@ -79,6 +79,10 @@ def test_rows_far_from_the_best_sentence_do_not_answer():
         ranked = Ranked(1.0, sentences, [5.0, score], 3.0)
         answer = structured_answer(found, ranked, lambda _: document)
         assert (answer is not None) == is_near
+    # The best sentence is another row of the same document.
+    other = Sentence(chunk, 1, text.index("| hook"), "| hook | deck |", 0.0)
+    ranked = Ranked(1.0, [other, sentences[1]], [5.0, 4.9], 3.0)
+    assert structured_answer(found, ranked, lambda _: document) is None
 
 
 def test_steps_stand_on_lines_that_name_them_or_within_a_paragraph():

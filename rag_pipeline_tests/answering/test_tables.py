@@ -128,6 +128,15 @@ def test_a_sum_takes_all_rows_of_the_sheet_that_the_question_names():
     assert answer.text.splitlines()[0] == "Boats, sum of 2 rows: 20"
 
 
+def test_dates_are_not_added_and_the_most_recent_is_no_extreme():
+    fairs = "# Fairs\n\n| Fair | from | Cost |\n| --- | --- | --- |\n"
+    fairs += "| Spring | 28.01.2025 | 60 |\n| Autumn | 03.09.2025 | 75 |\n"
+    said = answered("What do all fairs cost together?", fairs).text.splitlines()[0]
+    assert said == "Cost, sum of 2 rows: 135"
+    recent = answered("What was the cost of the most recent autumn fair?", fairs)
+    assert recent.text.splitlines()[0] == "Cost: 75"
+
+
 def test_a_row_of_another_document_than_the_best_passage_needs_more_words():
     budget = "# Budget\n\n| Position | January |\n| --- | --- |\n| rent hall | £80 |\n"
     answer = answered("What is the rent of the hall?", "The rent of the hall is £90.", budget)
