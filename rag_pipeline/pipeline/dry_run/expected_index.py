@@ -104,17 +104,16 @@ def last_index(dry: DryWorkspace, configuration: Configuration) -> LastIndex | N
     ]  # fmt: skip
     nearest = dry.config.configuration(max(alike)[-1]) if alike else configuration
     pinned = pinned_of(dry, nearest.name)
-    if pinned is None or not dry.dry_table(pinned.vector_table).has_version(pinned.vector_version):
+    table = dry.dry_table(pinned.vector_table if pinned else "")
+    if pinned is None or not table.has_version(pinned.vector_version):
         return None
-    schema = dry.dry_table(pinned.vector_table).dataset(pinned.vector_version).schema
     lexical = None
     if pinned.lexical_path is not None:
         with suppress(StoreError):
             lexical = dry.store.local_folder(pinned.lexical_path)
-    table, embedder = (
-        dry.store.table(pinned.vector_table, schema),
-        dry.embedder(configuration.embedding),
-    )
+    embedder = dry.embedder(configuration.embedding)
+    schema = table.dataset(pinned.vector_version).schema
+    table = dry.store.table(pinned.vector_table, schema)
     last = LastIndex(table, pinned.vector_version, lexical, None, False)
     if nearest.embedding != configuration.embedding or last.dimension != embedder.dimension:
         return last

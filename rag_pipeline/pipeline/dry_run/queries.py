@@ -282,8 +282,8 @@ class DryQueries:
         if change.stale or change.orphaned:
             if (key := str(configuration.vector_key)) not in self._expected:
                 self._expected.clear()  # free the memory before the next index opens
-                made = expect_index(last, change, dry.config.lexical, self.folder / key)
-                self._expected[key] = made
+                folder = self.folder / key
+                self._expected[key] = expect_index(last, change, dry.config.lexical, folder)
             expected = self._expected[key]
         else:
             expected = ExpectedIndex(open_index(dry, pin(dry, configuration)), {})
@@ -323,10 +323,7 @@ class DryQueries:
                 rows[:2] = rows[1::-1]  # two configurations seldom have the same order
 
     def _known_scores(self, configuration: Configuration) -> dict[str, dict[str, float]]:
-        """Return the reranker's scores in the last runs by query id and text of the chunk.
-
-        Scores of the configuration itself replace scores of other configurations.
-        """
+        """Return the scores of the last runs by query and text. The own run has precedence."""
         config, reranker = self.dry.config, configuration.reranker
         count = getattr(config.rerankers[reranker], "candidates", 0)
         same = [c.name for c in config.all_configurations.values() if c.reranker == reranker]
