@@ -53,7 +53,7 @@ _OF_STEPS = 0.5
 _NEAR = 2.0
 """Maximum difference in score between the best sentence and one that rows or a list hold.
 
-Chosen on each two of three mixed folders, and better on the third, too.
+Chosen on three mixed folders (docs/measurements.md).
 """
 _QUOTED = 3
 """Number of first sentences that rows and lists are compared with."""
