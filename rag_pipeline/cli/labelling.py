@@ -1,5 +1,6 @@
 """Implement `rag questions import` and `label`, which sample a server's log and add gold spans."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,10 +36,12 @@ from rag_pipeline.questions.query_log import (
     sample,
     torn_lines,
 )
+from rag_pipeline.search.excerpt import excerpt
 from rag_pipeline.workspace import Workspace
 
 _PASSAGES = 5
-_KEYS = "numbers of answering passages, [n]othing, [d]rop, [s]kip, [q]uit"
+_KEYS = "Passages that answer: numbers such as 1 3, or [n]one, [d]rop, [s]kip, [q]uit"
+_WORDS = "Copy the answering words from passage {} (Enter: all of it)"
 
 
 def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
@@ -87,7 +90,7 @@ def label_questions(file: Path) -> None:
         for rank, chunk in enumerate(found, 1):
             mark = " (named by a user)" if rank <= len(named) else ""
             console.print(f"[bold]{rank}.[/bold] [cyan]{visible(chunk.document_id)}[/cyan]{mark}")
-            say(indented(visible(chunk.text)))
+            say(indented(visible(excerpt(chunk.text, record.query, sys.maxsize))))
         gold = _gold(corpus, found)
         if gold is None:
             break
@@ -135,10 +138,10 @@ def _within(corpus: Corpus, chunk: ScoredChunk, number: str) -> GoldSpan:
     """Ask for the answering words of a passage. If none are given, the whole passage is gold."""
     text = corpus.document(chunk.document_id).text[chunk.start : chunk.end]
     while True:
-        words = typer.prompt(f"answering words of {number} (all)", default="").strip()
+        words = typer.prompt(_WORDS.format(number), default="", show_default=False).strip()
         if not words:
             return GoldSpan(chunk.document_id, chunk.start, chunk.end)
-        at = Searchable(text).find(words)
+        at = Searchable(text).find(words.replace(" · ", " | "))  # as the cells are shown
         if at:
             return GoldSpan(chunk.document_id, chunk.start + at[0][0], chunk.start + at[0][1])
         console.print("the passage does not contain these words")

@@ -222,16 +222,12 @@ def _show_release(config: CorpusConfig, board: Board) -> None:
 
 
 def _show_next(config: CorpusConfig, file: Path, search: bool) -> None:
-    """Print the next commands. With `search`, first answer an example if answers are free."""
+    """Print the next commands. With `search`, first print an example if answers are free."""
     corpus = Corpus(config)
     answers = config.evaluation.answers
     is_free = not config.assistant.chat and isinstance(answers, ExtractiveAnswers)
-    if search and is_free and (question := next(iter(corpus.questions(count=1)), None)):
-        from rag_pipeline.assistant import open_assistant
-
-        say(command(rag("ask", question, file=file, corpus=config.corpus)))
-        show_answer(open_assistant([corpus]).ask(question), trace=False)
-        console.print()
+    if search and is_free:
+        show_example(corpus, file, corpus.questions())
     measured = config.queries_path is not None
     following = (
         (("ask", "your question"), ""),
@@ -239,3 +235,16 @@ def _show_next(config: CorpusConfig, file: Path, search: bool) -> None:
         (("plan",), f"after a change in the documents or in {shown_path(file)}"),
     )
     show_next(*((rag(*one, file=file, corpus=config.corpus), why) for one, why in following))
+
+
+def show_example(corpus: Corpus, file: Path, questions: Sequence[str]) -> None:
+    """Print the first question that has an answer, with the answer. If none has, print nothing."""
+    from rag_pipeline.assistant import open_assistant
+
+    for question in questions:
+        answer = open_assistant([corpus]).ask(question)
+        if answer.answered:
+            say(command(rag("ask", question, file=file, corpus=corpus.name)))
+            show_answer(answer, trace=False)
+            console.print()
+            return

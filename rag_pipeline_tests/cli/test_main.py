@@ -77,7 +77,7 @@ def test_a_broken_package_stops_only_the_corpora_that_name_it(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["search", "x", "-k", "0"], "-k 0 is not in the range of 1 to 1000"),
+        (["search", "x", "--k", "0"], "-k 0 is not in the range of 1 to 1000"),
         (["search", "x", "-k", "1001"], "-k 1001 is not in the range"),
         (["run"], "no corpus file in"),
         (["plan", "absent.yaml"], "absent.yaml: cannot read the corpus file: No such file"),
@@ -172,7 +172,7 @@ def test_json_is_valid_and_alone(released: Any, arguments: list[str]) -> None:
 
 
 def test_what_is_in_the_json_of_a_search(released: Any) -> None:
-    found = json.loads(rag("search", "hotel", "-k", "2", "--json", "-c", released[0]).out)
+    found = json.loads(rag("search", "hotel", "--k", "2", "--json", "-c", released[0]).out)
     assert len(found) == 2
     assert set(found[0]) == {
         *("chunk_id", "document_id", "start", "end", "text", "score", "context", "title"),

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -153,6 +154,8 @@ def test_questions_of_a_servers_log_are_sampled_and_labelled(
 ) -> None:
     rule = {"chunking": "recursive_150", "contextualizer": "none", "embedding": "minilm"}
     write_corpus(here, configurations=[{**rule, "retriever": "dense"}])
+    rates = "# Rates\n\n| stay | rate |\n| --- | --- |\n| Paris | 90 EUR |\n"
+    (here / "documents/rates.md").write_text(rates)
     assert rag("run").code == 0
     asked = ["How many weeks of leave do parents get?", "Which hotel has a pool?", QUERIES[0][1]]
     Path("asked.jsonl").write_text("".join(json.dumps({"query": q}) + "\n" for q in asked * 2))
@@ -160,11 +163,18 @@ def test_questions_of_a_servers_log_are_sampled_and_labelled(
     assert (made["asked"], made["distinct"], made["questions"]) == (6, 3, 2), "one is known"
     waiting = read_queries(Path("queries.unlabelled.jsonl"))
     said = iter(["7", "1", "no such words", "", "n"])
-    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(said))
+    prompts: list[str] = []
+
+    def prompt(text: str, **_: Any) -> str:
+        prompts.append(text)
+        return next(said)
+
+    monkeypatch.setattr("typer.prompt", prompt)
     told = rag("questions", "label")
     assert told.code == 0
     assert "'7' is neither a passage's number" in told.out
     assert "the passage does not contain these words" in told.out
+    assert "Copy the answering words from passage 1 (Enter: all of it)" in prompts
     added = read_queries(Path("queries.jsonl"))[-2:]
     assert [r.query_id for r in added] == [r.query_id for r in waiting]
     assert not any(r.synthetic for r in added)
@@ -177,11 +187,13 @@ def test_questions_of_a_servers_log_are_sampled_and_labelled(
     text = DOCUMENTS["policy/leave.md"]
     passage = {"document_id": "policy/leave.md", "start": 0, "end": 30, "text": text[:30]}
     gone = {**passage, "document_id": "gone.md"}
-    judged = {"query": "What is this about?", "corpus": "tiny", "verdict": "helpful"}
+    judged = {"query": "What is the rate in Paris?", "corpus": "tiny", "verdict": "helpful"}
     Path("judged.jsonl").write_text(json.dumps({**judged, "sources": [gone, passage]}))
     assert json.loads(rag("questions", "import", "judged.jsonl", "--json").out)["questions"] == 1
-    said = iter(["1", text[2:14]])
+    said = iter(["1 2", text[2:14], "Paris · 90 EUR"])
     told = rag("questions", "label")
     assert told.out.count("(named by a user)") == 1
-    (span,) = read_queries(Path("queries.jsonl"))[-1].gold_spans
-    assert (span.document_id, span.start, span.end) == ("policy/leave.md", 2, 14)
+    assert "stay · rate; Paris · 90 EUR" in told.out, "rows as `rag search` shows them"
+    first, row = read_queries(Path("queries.jsonl"))[-1].gold_spans
+    assert (first.document_id, first.start, first.end) == ("policy/leave.md", 2, 14)
+    assert rates[row.start : row.end] == "Paris | 90 EUR"

@@ -6,13 +6,13 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.cli.run import summarize_run
+from rag_pipeline.cli.run import show_example, summarize_run
 from rag_pipeline.config import load_config
 from rag_pipeline.pipeline.driver import Done
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, refused, said
-from rag_pipeline_tests.testing.corpora import paid_contexts, write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import QUERIES, paid_contexts, write_corpus, write_documents
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -84,6 +84,18 @@ def test_a_run_shows_steps_leaderboard_and_an_answered_question(released: Any) -
     assert "[1] policy/" in tail or "[1] nda/" in tail, "as `rag ask` answers"
     assert "\n4 documents: 4 indexed\n" in outcome.out
     assert "rag ask 'your question' " in tail
+
+
+def test_the_example_is_a_question_that_has_an_answer(
+    released: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent, asked = "What colour is the chairman's umbrella?", QUERIES[0][1]
+    corpus = Corpus.load(released[0])
+    show_example(corpus, released[0], [absent, asked])
+    shown = capsys.readouterr().out
+    assert absent not in shown and asked in shown and "[1]" in shown
+    show_example(corpus, released[0], [absent])
+    assert capsys.readouterr().out == ""
 
 
 def test_a_run_with_nothing_to_do_says_so_and_counts_what_was_saved(released: Any) -> None:

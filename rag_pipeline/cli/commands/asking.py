@@ -40,7 +40,7 @@ def search(
     query: Annotated[str, argument("QUERY", "The question or words to search for.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    k: Annotated[int, option("N", "How many chunks to return, 1 to 1000.", "-k")] = 5,
+    k: Annotated[int, option("N", "How many chunks to return, 1 to 1000.", "-k", "--k")] = 5,
     where: Annotated[str | None, option("SQL", _WHERE)] = None,
     labels: AsOption = None,
     no_server: NoServerFlag = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, counting, print_json, say, set_quiet, show_next
+from rag_pipeline.cli.console import counting, print_json, say, set_quiet, show_next
 from rag_pipeline.cli.find import find_corpus_file, rag, shown_path
 from rag_pipeline.cli.options import (
     CorpusArgument,
@@ -96,24 +96,20 @@ def demo(
       rag demo /tmp/sample
       rag demo --folder ~/contracts
     """
-    from rag_pipeline.assistant import open_assistant
-    from rag_pipeline.cli.passages import show_answer
-    from rag_pipeline.cli.run import run_corpus
+    from rag_pipeline.cli.run import run_corpus, show_example
     from rag_pipeline.corpus import Corpus
 
     folder = folder.expanduser()
     name = "sample" if documents is None else _corpus_name(documents)
     file = folder / f"{name}.yaml"
-    question = _QUESTION if documents is None else ""
     if not file.exists():
         _write_demo(name, file, documents)
     if documents is not None:
-        question = _made_questions(file)
+        _make_questions(file)
     run_corpus(file, None, None, is_last=False)
-    if question:
-        say(f"\n{command(rag('ask', question, file=file, corpus=name))}")
-        show_answer(open_assistant([Corpus.load(file)]).ask(question), trace=False)
+    corpus = Corpus.load(file)
     say("")
+    show_example(corpus, file, [_QUESTION] if documents is None else corpus.questions())
     show_next(
         rag("ask", "your question", file=file, corpus=name),
         (rag("serve", file=file, corpus=name), "each source marked on its page: 127.0.0.1:9003"),
@@ -146,11 +142,11 @@ def _write_demo(name: str, file: Path, documents: Path | None) -> None:
     say(f"wrote {escape(str(file))}")
 
 
-def _made_questions(file: Path) -> str:
-    """Make questions unless an earlier demo made them, and return the first question or ""."""
+def _make_questions(file: Path) -> None:
+    """Make questions unless an earlier demo made them."""
     from rag_pipeline.cli.questions import RULES, Wanted, make_and_write
     from rag_pipeline.config import load_config
-    from rag_pipeline.questions.files import queries_file, read_questions
+    from rag_pipeline.questions.files import queries_file
 
     target = queries_file(load_config(file))
     if not target.exists():
@@ -158,8 +154,6 @@ def _made_questions(file: Path) -> str:
             make_and_write(file, Wanted(_DEMO_QUESTIONS), False, None, False, RULES, is_last=False)
         except InputError as error:  # a demo without questions still indexes and searches
             say(escape(str(error)))
-            return ""
-    return next((row.query for row in read_questions(target)), "")
 
 
 def _copy_sample(folder: Path) -> None:

@@ -108,7 +108,7 @@ def why(
     against: Annotated[
         str | None, option("NAME", "Configuration or release to compare with [the previous].")
     ] = None,
-    k: Annotated[int, option("N", "How many chunks count.", "-k", min=1)] = 5,
+    k: Annotated[int, option("N", "How many chunks count.", "-k", "--k", min=1)] = 5,
     as_json: JsonFlag = False,
 ) -> None:
     """Name the change that made a query better or worse between two releases or configurations.
@@ -135,7 +135,7 @@ def explain(
     configuration: Annotated[
         str | None, option("NAME", "Show its passages [the served configuration, else the best].")
     ] = None,
-    k: Annotated[int, option("N", "How many chunks count: 1 to 10, or 20.", "-k")] = 5,
+    k: Annotated[int, option("N", "How many chunks count: 1 to 10, or 20.", "-k", "--k")] = 5,
     as_json: JsonFlag = False,
 ) -> None:
     """Show one query's gold text and ranking, and why the query fails or succeeds.
