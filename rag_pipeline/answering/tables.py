@@ -172,6 +172,9 @@ def _separated(text: str, delimiters: str) -> Iterator[Table]:
         yield Table(rows[first], tuple(rows[first + 1 :]), caption)
 
 
+_WORD = re.compile(r"\w+")
+
+
 def _fields(line: str, delimiter: str) -> tuple[str, ...]:
     try:
         fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
@@ -345,7 +348,8 @@ def with_all_rows(
 ) -> list[Found]:
     """Return all rows of the first passages' best table, for a sum, average or extreme.
 
-    Return [] if the question asks for none of these, or if no table has a column with numbers.
+    Return [] if the question asks for none of these, or if no table has a column with numbers. Also
+    return [] if the question names a single row: "the highest wind for Stage 1" is in that row.
     """
     if _operation(question) is None:
         return []
@@ -361,7 +365,10 @@ def with_all_rows(
         if _numeric_column(found) is None:  # the question names the column of names
             found = every
         if share and len(table.rows) <= MOST_ROWS and _numeric_column(found) is not None:
-            return [found]
+            asked = {*_WORD.findall(question.casefold())}
+            cells = (_WORD.findall(row.cells[0].casefold()) for row in table.rows)
+            named = [cell for cell in cells if cell and asked.issuperset(cell)]
+            return [] if len(named) == 1 else [found]
     return []
 
 

@@ -11,8 +11,9 @@ import threading
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, time
+from itertools import chain, islice, takewhile
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -108,6 +109,10 @@ def _parse_docx(_: str, raw: bytes) -> Parsed:
     return Parsed(to_markdown(raw, ".docx"), unseen=unseen)
 
 
+_MOST_ABOVE = 2
+"""Maximum number of rows above the head of a sheet's table."""
+_LEAST_HEAD = 3
+"""Minimum number of cells of a head below such rows. Two cells may be a field and its value."""
 _NOT_COMPUTED = re.compile(rb"(?:</f>|<f\b[^<>]*/>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
 """Matches the end of an Excel cell that has a formula but no stored value."""
 
@@ -120,7 +125,7 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
     workbook = load_workbook(io.BytesIO(raw), read_only=True, data_only=True, keep_links=False)
     parts: list[str] = []
     blank: dict[str, list[tuple[int, int]]] = {}
-    cells = 0
+    cells = Counter[str]()
     hidden: Counter[str] = Counter()
     for sheet in workbook.worksheets:
         sheet.reset_dimensions()  # the declared extent is often wrong
@@ -133,33 +138,55 @@ def _parse_xlsx(document_id: str, raw: bytes) -> Parsed:
         hidden_rows, hidden_columns = _hidden_parts(written)
         hidden[FORMULAS] += len(_NOT_COMPUTED.findall(written))
         rows: list[str] = []
+        above, filled_rows = _rows_below(_filled_rows(sheet, document_id, cells))
         filled = 0
-        for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
-            cells += len(row) + 1
-            if cells > _MAX_CELLS:
-                raise DocumentError(document_id, f".xlsx has more than {_MAX_CELLS:,} cells")
-            values = [_cell(value) for value in row]
-            while values and not values[-1]:
-                values.pop()
-            if values:
-                if (skipped := number - filled - 1) > 0:
-                    blank.setdefault(title, []).append((filled + 1, skipped))
-                filled = number
-                if not rows:
-                    shown = [
-                        n for n, value in enumerate(values, 1) if n in hidden_columns and value
-                    ]
-                    hidden["hidden columns"] += len(shown)
-                    for n in shown:
-                        values[n - 1] += " (hidden column)"
-                if number in hidden_rows:
-                    values[0] = f"{values[0]} (hidden row)".lstrip()
-                    hidden["hidden rows"] += 1
-                add_row(rows, values)
+        for number, values in filled_rows:
+            if (skipped := number - filled - 1) > 0:
+                blank.setdefault(title, []).append((filled + 1, skipped))
+            filled = number
+            if not rows:
+                shown = [n for n, value in enumerate(values, 1) if n in hidden_columns and value]
+                hidden["hidden columns"] += len(shown)
+                for n in shown:
+                    values[n - 1] += " (hidden column)"
+            if number in hidden_rows:
+                values[0] = f"{values[0]} (hidden row)".lstrip()
+                hidden["hidden rows"] += 1
+            add_row(rows, values)
         if rows:
-            parts.append("\n".join([f"## {title}", "", *rows]))
+            parts.append("\n".join([f"## {title}", "", *above, *rows]))
     metadata = {"blank_rows": json.dumps(blank)} if blank else {}
     return Parsed("\n\n".join(parts), metadata=metadata, unseen=hidden)
+
+
+def _filled_rows(
+    sheet: Any, document_id: str, cells: Counter[str]
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the cells of each row with a value. Count all cells of a workbook."""
+    for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+        cells["read"] += len(row) + 1
+        if cells["read"] > _MAX_CELLS:
+            raise DocumentError(document_id, f".xlsx has more than {_MAX_CELLS:,} cells")
+        values = [_cell(value) for value in row]
+        while values and not values[-1]:
+            values.pop()
+        if values:
+            yield number, values
+
+
+def _rows_below(
+    rows: Iterator[tuple[int, list[str]]],
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Split rows into the lines of text above a table, and the rows from its head on.
+
+    One or two rows of a single cell are text if the next row, the head, has at least three cells.
+    """
+    first = list(islice(rows, _MOST_ABOVE + 1))
+    single = [values[0] for _, values in takewhile(lambda row: len(row[1]) == 1, first)]
+    head = first[len(single)][1] if len(single) < len(first) else []
+    if not single or sum(map(bool, head)) < _LEAST_HEAD:
+        return [], chain(first, rows)
+    return [line for cell in single for line in (cell, "")], chain(first[len(single) :], rows)
 
 
 def _hidden_parts(sheet: bytes) -> tuple[set[int], set[int]]:
@@ -240,7 +267,8 @@ PARSER_VERSIONS = {
     ".pdf": 9,
     **dict.fromkeys((".eml", ".msg"), 5),
     **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 6),
-    **dict.fromkeys((".docx", ".xlsx", ".pptx", ".csv", ".tsv"), 4),
+    ".xlsx": 5,
+    **dict.fromkeys((".docx", ".pptx", ".csv", ".tsv"), 4),
     **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES, *IMAGE_TYPES), 2),
 }
 """The version of each suffix's parser, by default 1. A new version makes its documents stale."""

@@ -136,6 +136,8 @@ def _in_sheet(document: Document, start: int, end: int) -> Place:
     if sheet is None:
         return _by_line(document, start)
     rows = len(re.findall(r"^\|", document.text[sheet.end() : start + 1], re.M))
+    if not rows:  # text above the table
+        return Place(f"sheet {sheet[1]}, row 1", sheet=sheet[1], row=1)
     row = max(rows - 1, 1)  # the second line is Markdown's separator
     skipped = json.loads(str(document.metadata.get("blank_rows", "{}"))).get(sheet[1], ())
     for first, count in skipped:

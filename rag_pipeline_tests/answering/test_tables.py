@@ -85,6 +85,13 @@ def test_an_extreme_names_its_row():
     assert answer.text.splitlines()[0] == "Cost EUR, lowest of 3 rows: 700 (Halcyon Minor)"
 
 
+def test_the_highest_number_of_a_named_row_is_its_own():
+    rows = "| Stage 1 | 17 |\n| Guided sail | 27 |\n"
+    text = f"# Limits\n\n| Course | Greatest wind |\n| --- | --- |\n{rows}"
+    answer = answered("What is the highest wind for Stage 1?", text)
+    assert answer.text.splitlines()[0] == "Greatest wind: 17"
+
+
 def test_prose_with_more_words_of_the_question_answers_instead_of_a_row():
     text = f"{FLEET}\n## Towing\n\nThe Halcyon is towed to the wharf by two tugs at night.\n"
     answer = answered("How many tugs tow the Halcyon to the wharf?", text)

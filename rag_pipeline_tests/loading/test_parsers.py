@@ -39,6 +39,26 @@ def test_xlsx_has_no_filler_for_empty_cells(tmp_path: Path) -> None:
     assert document.title == "fee list 2024"
 
 
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (
+            [["Rota of July"], [], ["Week", "Manager", "Desk"], ["6 July", "Ada", "Bo"]],
+            "Rota of July\n\n| Week | Manager | Desk |\n| --- | --- | --- |\n| 6 July | Ada | Bo |",
+        ),
+        # A form's fields and values, and a list of one column, have no head below a title.
+        ([["Lease"], ["Rent", 5]], "| Lease |\n| --- |\n| Rent | 5 |"),
+        ([["Ada"], ["Bo"], ["Cy"]], "| Ada |\n| --- |\n| Bo |\n| Cy |"),
+        ([["Ada"]], "| Ada |\n| --- |"),
+    ],
+)
+def test_a_title_above_the_head_of_a_sheet_is_text(tmp_path: Path, rows, text: str) -> None:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    assert load(tmp_path / "rota.xlsx", saved(book)).text == f"## Sheet\n\n{text}"
+
+
 def test_one_far_cell_of_a_sheet_costs_nothing(tmp_path: Path) -> None:
     file = openpyxl.Workbook()
     file.active["XFD1048576"] = "far"

@@ -110,3 +110,13 @@ def test_json_has_pointers(tmp_path: Path, words: str, pointer: str, label: str)
     text = '{"people": [{"name": "Ada"}, {"name": "Bob"}], "a/b~c": true}'
     place = at(load(tmp_path / "a.json", text), words)
     assert (place.pointer, place.label) == (pointer, label)
+
+
+def test_rows_below_a_sheets_title_keep_their_numbers(tmp_path: Path) -> None:
+    book = Workbook()
+    for row in (["Rota"], [], ["Week", "Manager", "Desk"], ["6 July", "Ada", "Bo"]):
+        book.active.append(row)
+    document = load(tmp_path / "rota.xlsx", saved(book))
+    for said, row in (("Rota", 1), ("| Week", 3), ("| 6 July", 4)):
+        start = document.text.index(said)
+        assert place_of(document, start, start + len(said)).row == row
