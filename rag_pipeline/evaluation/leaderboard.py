@@ -34,11 +34,11 @@ from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.workspace import Workspace
 
 LEADERBOARD_FILE = "evaluation/leaderboard.json"
-_PRESENCE = "AnswerPresence@5"
+_PRESENCE, _FACTS = "AnswerPresence@5", "EntityRecall"
 _FEW_QUESTIONS = 20
 _LEAST_DIFFERING = 6
 """If only one of two configurations answers six questions, the sign test gives p = 2 / 2 ** 6."""
-LEADERBOARD_VERSION = 5
+LEADERBOARD_VERSION = 6
 
 Against = Mapping[str, Mapping[str, Comparison]]
 """Comparisons by kind of reference (`baseline` or `released`) and by metric."""
@@ -49,9 +49,10 @@ def origin(synthetic: int, queries: int) -> str:
     if not synthetic:
         return ""
     told = f"synthetic questions: {synthetic} of {queries}"
-    if synthetic < queries:
+    if 2 * synthetic <= queries:
         return f"{told}; figures mix both kinds"
-    return f"{told}; none was asked by a person, whose wordings are harder to find"
+    asked = "most were not" if synthetic < queries else "none was"
+    return f"{told}; {asked} asked by a person, whose wordings are harder to find"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,8 @@ class BoardRow:
     usd_per_query: float | None = None
     """Cost of the calls of one search in USD, or None if unknown."""
     metrics: Mapping[str, Summary]
+    synthetic: int = 0
+    """Number of synthetic queries that have an AnswerPresence@5."""
     against: Against = field(default_factory=dict)
 
     def summary(self, metric: str) -> Summary:
@@ -174,7 +177,10 @@ class Board:
         }
 
     def headline(self, name: str) -> str:
-        """Return a sentence with a configuration's AnswerPresence@5, or "" if unmeasured."""
+        """Return sentences with a configuration's AnswerPresence@5, or "" if unmeasured.
+
+        A further sentence has the share of expected facts in its answers, if it is measured.
+        """
         row = next((row for row in self.configurations if row.name == name), None)
         found = row.summary(_PRESENCE) if row else UNMEASURED
         if row is None or found.mean is None:
@@ -190,11 +196,19 @@ class Board:
             verdict = "sure" if compared.verdict in ("better", "worse") else "not sure"
             verdict = f" ({verdict})" if gain else ""
             more = f", {amount} {self.references['baseline']}{verdict}"
-        made = "made " * (0 < self.synthetic == self.queries)
+        made = "made " * (row.synthetic == found.n)
         share = f"{round(found.mean * found.n)} of {counted(found.n, f'{made}question')}"
+        if 0 < row.synthetic < found.n:
+            share += f", {row.synthetic} of them made"
         percent = f"({100 * found.mean:.0f} %{sure})"
         told = f"{name} finds the answer among the first 5 chunks for {share} {percent}{more}."
-        if made:
+        facts = row.summary(_FACTS)
+        if facts.mean is None:
+            told += " This counts found passages, not right answers."
+        else:
+            measured = f"{100 * facts.mean:.0f} % of the expected facts"
+            told += f" Its answers state {measured} ({counted(facts.n, 'question')})."
+        if 2 * row.synthetic > found.n:
             told += (
                 " Made questions use the documents' own words and are easier than people's; to "
                 "measure with yours, one a line: rag questions import FILE."
@@ -264,6 +278,7 @@ def update_leaderboard(
     rows = []
     groups, queries = load_groups(workspace), load_queries(workspace)
     unanswerable = {q.query_id for q in queries if UNANSWERABLE in q.tags}
+    synthetic = {q.query_id for q in queries if q.synthetic}
     rankings = {metric.name for metric in ranking_metrics()}
     for name, own in scores.items():
         note = RUN.note(workspace, name)
@@ -286,6 +301,10 @@ def update_leaderboard(
                 latency_ms=note.get("latency_ms"),
                 usd_per_query=note.get("usd_per_query"),
                 metrics={m: summaries.get(m, UNMEASURED) for m in names},
+                synthetic=sum(
+                    value is not None and query_id in synthetic
+                    for query_id, value in ranked.get(_PRESENCE, {}).items()
+                ),
             )
         )
     (sorted_by,) = measured_metrics([config.serve_metric], scores.values())

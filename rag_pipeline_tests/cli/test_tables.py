@@ -13,7 +13,7 @@ from rag_pipeline.config import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.intervals import Summary
-from rag_pipeline.evaluation.leaderboard import Board, BoardRow
+from rag_pipeline.evaluation.leaderboard import Board, BoardRow, origin
 
 METRICS = ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20")
 
@@ -40,6 +40,32 @@ BOARD = Board(
     queries_left_out=0,
     configurations=(row("first", 0.75, 0.25), row("second", 0.5, 0.5), row("none", None, None)),
 )
+
+
+def headline(synthetic: int, facts: Summary | None = None) -> str:
+    one = replace(row("first", 0.75, 0.25), synthetic=synthetic)
+    metrics = {**one.metrics, **({"EntityRecall": facts} if facts else {})}
+    return replace(BOARD, configurations=(replace(one, metrics=metrics),)).headline("first")
+
+
+def test_a_headline_tells_made_questions_and_answers() -> None:
+    interval = "(75 %, 95 % interval 62 to 88)"
+    easier = "Made questions use the documents' own words"
+    assert f"for 6 of 8 made questions {interval}. This counts found passages" in headline(8)
+    assert f"for 6 of 8 questions, 7 of them made {interval}." in headline(7)
+    assert f"for 6 of 8 questions, 4 of them made {interval}." in headline(4)
+    assert f"for 6 of 8 questions {interval}." in headline(0)
+    assert [easier in headline(n) for n in (8, 7, 4, 0)] == [True, True, False, False]
+    told = headline(0, summary(0.5, n=3))
+    assert ". Its answers state 50 % of the expected facts (3 questions)." in told
+    assert "not right answers" not in told
+
+
+def test_most_questions_made_is_a_caveat() -> None:
+    harder = "asked by a person, whose wordings are harder to find"
+    assert origin(8, 8) == f"synthetic questions: 8 of 8; none was {harder}"
+    assert origin(7, 8) == f"synthetic questions: 7 of 8; most were not {harder}"
+    assert origin(4, 8) == "synthetic questions: 4 of 8; figures mix both kinds"
 
 
 @pytest.fixture
