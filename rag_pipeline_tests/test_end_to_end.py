@@ -10,6 +10,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.explanation import diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.queries import update_queries
 from rag_pipeline.evaluation.runs import left_out, load_queries, why_left_out
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import said
@@ -88,7 +89,9 @@ def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster):
     assert left_out(workspace).startswith("1 of 4 queries is left out")
     assert any("1 of 4 queries is left out" in reason for reason in corpus.release().reasons)
     (lost,) = {"q1", "q2", "q3", "q4"} - {q.query_id for q in load_queries(workspace)}
-    assert 'there is no document "policy/leave.md"' in why_left_out(workspace, lost)[0]
+    assert why_left_out(workspace, lost) == ['gold_spans.0: "policy/leave.md" was deleted']
+    update_queries(workspace)
+    assert why_left_out(workspace, lost) == ['gold_spans.0: "policy/leave.md" was deleted']
     with pytest.raises(InputError, match=f"query '{lost}' is left out and not measured"):
         show_explanation(built_file, lost, None, 5, as_json=False)
     before = (tmp_path / "queries.jsonl").read_text().splitlines()

@@ -142,9 +142,11 @@ def _page(document: Document, page: int) -> str:
 
 
 def _unknown(workspace: Workspace, document_id: str) -> str:
-    refused = [r for r in refusals(workspace) if r.document_id == document_id]
-    if refused:
-        return f"{document_id!r} is in quarantine: {refused[0].reason}"
+    reasons = {r.document_id: r.reason for r in refusals(workspace)}
+    path = f"/{document_id}"  # perhaps longer than an id, or a part of one
+    meant = (i for i in reasons if path.endswith(f"/{i}") or f"/{i}".endswith(path))
+    if refused := min(meant, key=lambda i: i != document_id, default=None):
+        return f"{refused!r} is in quarantine: {reasons[refused]}"
     known = list(workspace.documents().state())
-    near = did_you_mean(document_id, known)
+    near = did_you_mean(document_id, [*known, *reasons])
     return f"no document {document_id!r} among the {len(known):,} loaded documents{near}"

@@ -75,10 +75,12 @@ def update_queries(workspace: Workspace) -> list[str]:
 
     rows = workspace.quarantine("documents").read_rows(["document_id", "reason"])
     refused = {row["document_id"]: row["reason"] for row in rows}
-    found, problems = resolve_queries(records, text_of, lambda: known, refused)
+    before = QUERIES.note(workspace).get("documents", {})
+    found, problems = resolve_queries(records, text_of, lambda: known, refused, before)
     now = {document_id: current(document_id) for document_id in named}
     hashes = _text_hashes(workspace, sorted(set(now.values())))
-    kept = {was: [new, hashes[new]] for was, new in now.items() if new in hashes}
+    kept = {was: place for was, place in before.items() if was in named}
+    kept |= {was: [new, hashes[new]] for was, new in now.items() if new in hashes}
     save_queries(workspace, made_from, list(map(moved, found)), problems, len(records), kept)
     return problems
 
@@ -114,7 +116,7 @@ def save_queries(
     """Write resolved queries.
 
     `made_from` is the `queries_digest`. `read` is the number of queries in the queries file.
-    `documents` maps each document id in the file to the current id and the hash of the text.
+    `documents` maps each document id in the file to the last id and the hash of the text.
     """
     rows = QUERIES.table(
         {

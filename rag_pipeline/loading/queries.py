@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
@@ -183,13 +183,14 @@ def resolve_queries(
     text_of: Callable[[str], str | None],
     known: Callable[[], Iterable[str]] = tuple,
     refused: Mapping[str, str] = MappingProxyType({}),
+    before: Collection[str] = (),
 ) -> tuple[list[Query], list[str]]:
     """Find every gold span in its document. Return the queries, and a message per unresolved span.
 
     Omit queries with an unresolved span, because incomplete gold would falsify metrics. `text_of`
     is called once per document, and returns its text, or None for an unknown document. `known`
     returns all document ids, from which a message suggests a similar id. `refused` maps each
-    document in quarantine to the reason.
+    document in quarantine to the reason. `before` has the ids of documents that existed earlier.
     """
     wanted: dict[str, set[SpanRecord]] = {}
     for record in records:
@@ -202,7 +203,7 @@ def resolve_queries(
             told = f"{_shown(document_id)} is in quarantine: {reason}; repair it and run again"
             resolved |= dict.fromkeys(same, told)
         elif text is None:
-            resolved |= dict.fromkeys(same, _unknown(document_id, known()))
+            resolved |= dict.fromkeys(same, _unknown(document_id, known(), before))
         else:
             document = Searchable(text)
             resolved |= {span: _resolve(span, document) for span in same}
@@ -228,13 +229,18 @@ def problem_of(query_id: str) -> str:
     return f"query {query_id}: "
 
 
-def _unknown(document_id: str, known: Iterable[str]) -> str:
+def _unknown(document_id: str, known: Iterable[str], before: Collection[str]) -> str:
     from rapidfuzz.distance import Indel
     from rapidfuzz.process import extractOne
 
     known = list(known)
     name = PurePosixPath(document_id).name.casefold()
     in_other_folder = [i for i in known if PurePosixPath(i).name.casefold() == name]
+    told = f"there is no document {_shown(document_id)}"
+    if document_id in before:
+        told = f"{_shown(document_id)} was deleted"
+        if not in_other_folder:
+            return told
     near = extractOne(
         document_id,
         in_other_folder or known,
@@ -242,7 +248,7 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
         score_cutoff=0.0 if in_other_folder else _WEAKEST_ID,
     )
     meant = f"did you mean {_shown(near[0])}? If not, " if near else ""
-    return f"there is no document {_shown(document_id)}; {meant}correct document_id"
+    return f"{told}; {meant}correct document_id"
 
 
 def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | str | None:

@@ -13,7 +13,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.indexing import document_rows, read_documents, text_warnings, update_documents
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, refused, said
-from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 
 SAMPLE = Path(__file__).parents[2] / "data/documents/agreements/nda"
 NAME = "Corvanne_Quillmere_MNDA_executed.pdf"
@@ -24,7 +24,7 @@ def read(tmp_path: Path) -> Path:
     """Return a corpus file whose documents are loaded: a PDF of three pages, an empty file."""
     file = write_corpus(tmp_path)
     shutil.copy(SAMPLE / NAME, tmp_path / "documents")
-    (tmp_path / "documents/empty.txt").write_text("")
+    write_documents(tmp_path / "documents", {"old/empty.txt": ""})
     update_documents(Workspace(load_config(file)))
     return file
 
@@ -50,7 +50,10 @@ def test_a_document_is_shown_whole_or_by_page(read: Path) -> None:
         ((NAME, "--page", "4"), "has the pages 1 to 3"),
         (("nda/acme.txt", "--page", "1"), "has no pages"),
         (("nda/acne.txt",), "did you mean 'nda/acme.txt'?"),
-        (("empty.txt",), "is in quarantine: empty: 0 bytes"),
+        (("old/empty.txt",), "'old/empty.txt' is in quarantine: empty: 0 bytes"),
+        (("documents/old/empty.txt",), "'old/empty.txt' is in quarantine: empty: 0 bytes"),
+        (("empty.txt",), "'old/empty.txt' is in quarantine: empty: 0 bytes"),
+        (("old/emty.txt",), "did you mean 'old/empty.txt'?"),
     ],
 )
 def test_what_cannot_be_shown_is_said(read: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -59,9 +62,9 @@ def test_what_cannot_be_shown_is_said(read: Path, arguments: tuple[str, ...], me
 
 def test_the_quarantine_is_listed_and_forgotten_on_request(read: Path) -> None:
     listed = said("quarantine", read)
-    assert "empty.txt  documents\n   empty: 0 bytes\n1 refusal." in listed
+    assert "old/empty.txt  documents\n   empty: 0 bytes\n1 refusal." in listed
     assert json.loads(rag("quarantine", read, "--json").out) == [
-        {"document_id": "empty.txt", "stage": "documents", "reason": "empty: 0 bytes"}
+        {"document_id": "old/empty.txt", "stage": "documents", "reason": "empty: 0 bytes"}
     ]
     workspace = Workspace(load_config(read))
     assert update_documents(workspace).quarantined == {}  # known already
@@ -70,7 +73,7 @@ def test_the_quarantine_is_listed_and_forgotten_on_request(read: Path) -> None:
     healthy = rag("doctor", "-c", read)
     assert (healthy.code, note in healthy.out) == (0, False)
     assert "no document is in quarantine" in rag("quarantine", read).out
-    assert update_documents(workspace).quarantined == {"empty.txt": "empty: 0 bytes"}
+    assert update_documents(workspace).quarantined == {"old/empty.txt": "empty: 0 bytes"}
     noted = rag("doctor", "-c", read)
     assert (noted.code, note in noted.out) == (0, True)
     held = len(workspace.documents().state())

@@ -242,6 +242,15 @@ def test_a_document_without_a_span_is_gold(tmp_path: Path) -> None:
     assert len(problems) == 1 and 'did you mean "nda/acme.txt"?' in problems[0]
 
 
+def test_a_deleted_gold_document_is_not_taken_for_a_mistake() -> None:
+    records = [record("q", {"document_id": "a/x.md", "quote": "x"})]
+    told = 'query q: gold_spans.0: "a/x.md" was deleted'
+    _, problems = resolve_queries(records, lambda _: None, lambda: ["a/y.md"], before=["a/x.md"])
+    assert problems == [told]
+    _, problems = resolve_queries(records, lambda _: None, lambda: ["b/x.md"], before=["a/x.md"])
+    assert problems == [f'{told}; did you mean "b/x.md"? If not, correct document_id']
+
+
 def test_a_gold_document_in_quarantine_is_named_with_the_reason() -> None:
     span = {"document_id": "scan.pdf", "quote": "x"}
     refused = {"scan.pdf": "corrupt .pdf: cut off"}
