@@ -104,6 +104,8 @@ def _loaded(workspace: Workspace, as_json: bool) -> list[str]:
 
     If another run is at work, load nothing and return a line that says so.
     """
+    if not as_json and not workspace.documents().state():
+        console.print("The first plan reads all documents; later plans and runs read the changed.")
     try:
         with lease(workspace.store), progress_bar() as progress:
             live = Live(progress, RunPlan(workspace, free_steps(workspace)), stages=False)

@@ -21,6 +21,7 @@ from rag_pipeline.cli.console import (
     print_json,
     say,
     show_next,
+    tell,
     visible,
 )
 from rag_pipeline.cli.find import rag, shown_path
@@ -44,14 +45,18 @@ from rag_pipeline.workspace import Workspace
 
 _SHOWN = 5
 _PLAIN = {
-    "ambiguous": "not unique (another passage answers, too)",
-    "unanswerable": "not found by a search for them",
-    "leaks the title": "told by their document's title",
-    "the question contains its answer": "told by their own question",
-    "asked already": "like one that is asked already",
-    "no wording": "in a sentence that the rules cannot turn into a question",
+    "ambiguous": "another passage answers, too",
+    "unanswerable": "a search does not find the passage",
+    "leaks the title": "the document's title tells the answer",
+    "the question contains its answer": "the question tells the answer",
+    "asked already": "a question like it is asked already",
+    "no wording": "the rules cannot turn the sentence into a question",
+    "not in force": "a newer document replaces it",
+    "a copy of another": "it is a copy of another document",
+    "no fact that the rules read": "the rules find no fact in it",
+    "another language": "the rules read prose in English and German only",
 }
-"""Words for the reasons that refuse a fact."""
+"""Words for the reasons why a fact or a document has no question."""
 RULES = "none"
 _KEYS = "[a]ccept, [r]eject, [e]dit, [s]kip, [q]uit"
 
@@ -104,7 +109,8 @@ def make_and_write(
     if not made.rows:
         told = ", ".join(f"{n} {reason}" for reason, n in made.refused.most_common())
         facts = f"the rules found {counted(made.facts, 'fact')} in {len(documents)} documents"
-        why = f"no question passed; {facts} (they read English and German). Write some yourself"
+        read = " (they read English and German)" * bool(made.left_out["another language"])
+        why = f"no question passed; {facts}{read}. Write some yourself"
         if chat is not None:
             why = f"no question of {chat} passed: {told or 'none written'}"
         raise InputError(f"{config.corpus}: {why}")
@@ -164,14 +170,16 @@ def drop_lost(file: Path) -> None:
 
 def _explain_few(made: MadeQuestions, documents: int, chat: str | None) -> None:
     """Print the reasons for fewer questions than wanted, and the ways to more questions."""
-    if made.left_out:
-        told = ", ".join(f"{n} {escape(reason)}" for reason, n in made.left_out.most_common())
-        say(f"of {counted(documents, 'document')}, these gave no question: {told}")
-    source = "candidate facts" if chat is None else f"prompts of {escape(chat)}"
-    lost = ", ".join(f"{n} {_PLAIN.get(why, escape(why))}" for why, n in made.refused.most_common())
-    say(f"of {made.facts:,} {source}, refused: {lost or 'none'}")
+    source = f"{counted(made.facts, 'fact')} found"
+    if chat is not None:
+        source = f"{counted(made.facts, 'prompt')} of {escape(chat)} sent"
+    read = f"{counted(documents, 'document')} read"
+    for tried, reasons in ((read, made.left_out), (source, made.refused)):
+        tell(f"{tried}{'; no question came of these:' if reasons else ''}")
+        for why, number in reasons.most_common():
+            tell(indented(f"{number:,}: {_PLAIN.get(why) or visible(why)}", "  "))
     model = ", or name a chat model: --chat" if chat is None else ""
-    say(f"to make more: write some, or import a server's log (rag questions import){model}")
+    tell(f"To make more: write some, or import a server's log (rag questions import){model}")
 
 
 def _make(

@@ -10,6 +10,7 @@ def test_the_demo_of_own_documents(here: Path) -> None:
     write_documents(here / "my rules", DOCUMENTS)
     shown = said("demo", "--folder", "my rules")
     assert sorted(path.name for path in here.iterdir()) == ["my rules", "rag-demo"]
+    assert "\nFirst, all documents are read " in shown.partition("synthetic questions")[0]
     assert "synthetic questions" in shown
     assert "Serving release-000001" in shown
     answered, _, end = shown.partition("\nNext: ")

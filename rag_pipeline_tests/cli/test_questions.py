@@ -31,6 +31,11 @@ def test_from_documents_alone_to_a_leaderboard(documents: Path) -> None:
     assert "Next: rag questions" in written.out
     made = said("questions")
     assert made.splitlines()[-1] == "Next: rag run"
+    assert " facts found; no question came of these:\n" in made
+    assert ": the rules cannot turn the sentence into a question\n" in made
+    reasons = made.partition(" facts found")[2].partition("To make more")[0]
+    assert max(map(len, reasons.splitlines())) < 80, "a line for each reason"
+    assert "English" not in made, "no document is in another language"
     rows = read_queries(Path("queries.jsonl"))
     assert len(rows) >= 3
     assert all(row.synthetic for row in rows)
@@ -38,11 +43,13 @@ def test_from_documents_alone_to_a_leaderboard(documents: Path) -> None:
     ran = rag("run")
     assert ran.code == 0
     told = f"synthetic questions: {len(rows)} of {len(rows)}; none was asked by a person"
-    assert told in ran.out
     board = json.loads(rag("leaderboard", "--json").out)
     assert (board["queries"], board["synthetic"]) == (len(rows), len(rows))
     assert rag("report", "--output", "report.html").code == 0
-    assert told in Path("report.html").read_text()
+    page = Path("report.html").read_text()
+    for shown in (ran.out, page):
+        assert told in shown
+        assert f"of {len(rows)} made questions (" in shown
 
 
 def test_questions_of_people_are_not_mixed_with_others_unasked(here: Path) -> None:
@@ -56,6 +63,7 @@ def test_questions_of_people_are_not_mixed_with_others_unasked(here: Path) -> No
     assert [r.synthetic for r in records] == [False] * 4 + [True] * 3
     ran = rag("run")
     assert "synthetic questions: 3 of 7; figures mix both kinds" in ran.out
+    assert " of 7 questions, 3 of them made (" in ran.out
 
 
 def test_questions_are_reviewed(documents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,12 +85,19 @@ def test_questions_are_reviewed(documents: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_documents_that_state_nothing_are_named_as_the_reason(here: Path) -> None:
-    write_documents(here / "docs", {"a.txt": "Rot rot rot.\n"})
+    write_documents(here / "docs", {"a.txt": "Thank you very much for all of this.\n"})
     rag("init", "mine", "--documents", "docs")
-    assert "no question passed" in refused("questions")
+    told = refused("questions")
+    assert "no question passed" in told and "English" not in told
+    write_documents(here / "docs", {"a.txt": PORTUGUESE})
+    assert "they read English and German" in refused("questions")
     assert not Path("queries.jsonl").exists()
 
 
+PORTUGUESE = (
+    "O contrato pode ser rescindido por qualquer das partes com um aviso prévio de trinta dias. "
+    "A confidencialidade mantém-se durante três anos depois do fim do contrato.\n"
+)
 SICK = "A doctor's note is needed from the third day of sickness on."
 
 

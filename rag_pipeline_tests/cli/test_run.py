@@ -148,7 +148,10 @@ def test_without_queries_no_question_is_made_up(
 ) -> None:
     file = write_corpus(tmp_path, queries=None)
     monkeypatch.setattr("rag_pipeline.cli.live.LOGGED_EVERY", 0)
-    assert "  load files: 4 of 4 documents" in said("plan", file)
+    planned = said("plan", file)
+    assert planned.startswith("The first plan reads all documents; ")
+    assert "  load files: 4 of 4 documents" in planned
+    assert "reads all documents" not in said("plan", file)
     shown = said("run", file)
     assert "  embed chunks: " in shown, "a line tells the progress of a long stage"
     assert "[1]" not in shown.split("Serving release-000001")[1]

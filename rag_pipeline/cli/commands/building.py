@@ -150,6 +150,7 @@ def _make_questions(file: Path) -> None:
 
     target = queries_file(load_config(file))
     if not target.exists():
+        say("First, all documents are read and questions are made of them.")
         try:
             make_and_write(file, Wanted(_DEMO_QUESTIONS), False, None, False, RULES, is_last=False)
         except InputError as error:  # a demo without questions still indexes and searches
