@@ -17,6 +17,7 @@ import numpy.typing as npt
 from rag_pipeline.answering.facts import NUMBER, kinds_asked, states
 from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.answering.naming import capitalized
+from rag_pipeline.answering.polarity import bounded_as
 from rag_pipeline.answering.reading import Floats, differ, has_terms, multilingual, written_in
 from rag_pipeline.answering.sentences import (
     HEADING,
@@ -40,6 +41,8 @@ _WORDS, _MEANING, _PASSAGE, _STATES, _INCOMPLETE, _ACROSS = 6.6, 50.0, 5.6, 2.3,
 
 They are fitted on two mixed folders. Weights from one folder find as many answers in the other.
 """
+_BOUND = 3.0
+"""Weight of a quantity with the bound of the question, such as "more than five litres"."""
 _NAMES = 0.3
 """Weight of the names in a question, relative to its other words. Names often occur anywhere."""
 _FEWEST = 3
@@ -112,7 +115,9 @@ def ranked_sentences(
     - the score of its passage, relative to the best one;
     - 1 if it states a fact of a kind that the question asks for (see `states_asked`);
     - 1 if it is a question, a lead-in to a list, or has less than 4 words;
-    - 1 if it is in another language. Its words do not count then.
+    - 1 if it is in another language. Its words do not count then;
+    - 1 if it bounds a quantity as the question does. Sentences with the opposite bound are left out
+      (see `bounded_as`).
 
     If the multilingual model is installed, it reads 12 sentences. 9 have the highest scores without
     the cosine, and the others are the first by rank. Unread sentences get the lowest cosine.
@@ -126,7 +131,8 @@ def ranked_sentences(
 
     Rows of tables agree less.
     """
-    read = list(_sentences(question, chunks))
+    sides = [(one, bounded_as(question, one.with_units)) for one in _sentences(question, chunks)]
+    read = [one for one, side in sides if side >= 0]
     if not read:
         return Agreed([], np.empty(0), np.empty(0))
     about = [f"{one.with_headings}\n{one.chunk.document_id}" for one in read]
@@ -143,6 +149,7 @@ def ranked_sentences(
     relative = [one.chunk.score / best if best > 0 else 0.0 for one in read]
     scores = _PASSAGE * np.array(relative) + _STATES * told
     scores += np.where(across, _ACROSS, _WORDS * words.held * np.array(shares))
+    scores += _BOUND * np.array([side for _, side in sides if side >= 0])
     scores += _INCOMPLETE * np.array([_is_incomplete(one.text) for one in read])
     agreements = np.zeros(len(read))
     if (embed := multilingual()) is not None:

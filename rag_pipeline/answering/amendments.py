@@ -26,9 +26,10 @@ _CHANGED = re.compile(
     r"déplac|report|modifi|augment|rédui|prolong|aplaz|traslad|cambi|aument)"
 )
 _INSTEAD = (
-    r"(?:instead of|rather than|no longer|replac\w+|succeed\w*|previously|formerly|until now|statt|"
-    r"anstelle von|ersetzt|löst|bisher\w*|bislang|zuvor|nicht mehr|au lieu|remplac\w+|en lugar|"
-    r"sustituy\w+)"
+    r"(?:instead of|rather than|no longer(?! than)|replac\w+|succeed\w*|previously|formerly|"
+    r"statt|anstelle von|ersetzt|löst|bisher\w*|bislang|zuvor|nicht (?:mehr|länger)(?! als)|"
+    r"until now|au lieu|n[’']\w+ plus|ne \w+ plus|(?:et )?non plus|et non|und nicht|and not|ya no|"
+    r"remplac\w+|en lugar|sustituy\w+)"
 )
 _FORMER = re.compile(
     rf"(?i)\b(?:({_INSTEAD})|from|was|were|vo[mn]|war|waren|betrug|d[eu]l?)"
@@ -41,6 +42,18 @@ _NEAR = 40
 _LONGEST_LINE = 300
 """Maximum number of characters of a line whose sentences give the former and the new value."""
 _UNIT = re.compile(r"[\s-]*([^\W\d]+)")
+_BARE = r"\s+(?:(?!\d)\w+\s+){0,2}\d+(?:[.,]\d+)*"
+_NO_UNIT = (
+    re.compile(rf"(?i)(\d[\s-]*([^\W\d]+|%|€)\W+(?:\w+\W+)?{_INSTEAD}{_BARE})(?=\s*(?:[,;.)]|\Z))"),
+    re.compile(
+        rf"(?i)(\b(?:{_INSTEAD}|from|vo[mn]|d[eu]l?){_BARE})(?=,?\s+(?:but|to|sondern|auf|mais|à|sino|a)"
+        r"\s+(?:(?!\d)\w+\s+){0,2}\d[\d.,]*[\s-]*([^\W\d]+|%|€))"
+    ),
+)
+"""A former value whose unit stands only at the new one: "16 knots, no longer 18", "from 18 to 16".
+
+Group 1 ends with the value, and group 2 is the unit.
+"""
 
 
 Quoted = tuple[ScoredChunk, int, str]
@@ -81,7 +94,7 @@ def change_of(
             if (
                 other.document_id != chunk.document_id
                 and (not whole or len(line) <= _LONGEST_LINE)
-                and about & terms_of(_numberless(f"{other.title} {line}"))
+                and about & terms_of(_numberless(f"{other.title}\n{line}"))
                 and _replaces(line if whole else text, quoted)
             ):
                 return position
@@ -104,7 +117,9 @@ def _replaces(text: str, quoted: str) -> bool:
 
     Beside a former value, the text has another value that the quoted sentence lacks.
     """
-    text, quoted = plain(text), plain(quoted)
+    text, quoted = (plain(one.replace("œ", "oe")) for one in (text, quoted))
+    for no_unit in _NO_UNIT:
+        text = no_unit.sub(r"\1 \2", text)
     if any(name in quoted for name in _FORMER_NAME.findall(text)):
         return True
     ours, theirs = _values(text), _values(quoted)
@@ -133,4 +148,4 @@ def _line(chunk: ScoredChunk, at: int) -> str:
 
 def _numberless(text: str) -> str:
     """Return a text without numbers and the words after them, which may be units."""
-    return re.sub(r"\d\S*(\s+\w+)?", " ", text)
+    return re.sub(r"(?m)^\W*\d+[.)](?=\s)|\d\S*(\s+\w+)?", " ", text)

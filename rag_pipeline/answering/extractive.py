@@ -15,6 +15,7 @@ from rag_pipeline.answering.confidence import read_result, sentence_evidence
 from rag_pipeline.answering.facts import is_below_cause, kinds_asked, states
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import capitalized, documents_of_others
+from rag_pipeline.answering.polarity import bounded_as
 from rag_pipeline.answering.reading import (
     Floats,
     Passage,
@@ -104,12 +105,12 @@ class Ranked(NamedTuple):
     """Maximum difference in score between the best sentence and a further quoted sentence."""
 
     def first(self, most: int) -> list[Sentence]:
-        """Return those of the first `most` sentences that score near the best and don't overlap."""
+        """Return those of the first `most` sentences that score near the best, each once."""
         chosen: list[Sentence] = []
         pairs = zip(self.sentences[:most], self.scores[:most], strict=True)
         for sentence, score in pairs:
             is_near = score >= self.scores[0] - self.within
-            if is_near and not any(sentence.overlaps(other) for other in chosen):
+            if is_near and not any(sentence.repeats(other) for other in chosen):
                 chosen.append(sentence)
         return chosen
 
@@ -264,7 +265,8 @@ def sentence_features(
     - leading document: 1 for sentences of the best chunk's document.
 
     A sentence in overlapping chunks occurs once. Headings, table headers, addresses (see
-    `is_address`) and sentences without words are left out.
+    `is_address`), sentences without words or with an opposite bound (see `bounded_as`) are left
+    out.
     """
     if not read:
         return [], np.empty((0, len(FEATURES)))
@@ -302,7 +304,7 @@ def sentence_features(
                 continue
             if chunk.text[chunk.text.rfind("\n", 0, start) + 1] != "|":
                 above = section
-            if place in seen or not has_terms(text):
+            if place in seen or not has_terms(text) or bounded_as(query, text) < 0:
                 continue
             seen.add(place)
             back = of_tokens[own].max(axis=1, initial=0.0)

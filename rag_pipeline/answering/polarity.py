@@ -8,24 +8,25 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rag_pipeline.answering.clauses import ALL, MODAL, ONLY, SOME, Clause, clauses
-from rag_pipeline.answering.quantities.facts import facts, number_of
+from rag_pipeline.answering.quantities.facts import facts, number_of, plain
 from rag_pipeline.answering.quantities.numbers import FactValue
-from rag_pipeline.answering.quantities.values import bound_of
+from rag_pipeline.answering.quantities.values import Quantity, bound_of
 from rag_pipeline.answering.reading import SentenceEmbed
 from rag_pipeline.answering.words import WORD, same_word, sense_of, stems
 
-_FROM = re.compile(r"\b(?:after|from|following|since|nach|ab|seit|über)\s+(?:the |dem |der )?$")
-_TO = re.compile(r"\b(?:before|until|by|prior to|vor|bis|unter)\s+(?:the |dem |der |zum )?$")
+_FROM = re.compile(r"(?i)\b(?:after|from|following|since|nach|ab|seit|über)\s+(?:the |dem |der )?$")
+_TO = re.compile(r"(?i)\b(?:before|until|by|prior to|vor|bis|unter)\s+(?:the |dem |der |zum )?$")
 _MORE = re.compile(
-    r"(?: \w+)?\s+(?:or|and) (?:above|over|older)\b|\s+(?:oder|und) (?:darüber|älter|mehr)\b"
+    r"(?i)(?: \w+)?\s+(?:or|and) (?:above|over|older)\b|\s+(?:oder|und) (?:darüber|älter|mehr)\b"
 )
 _LESS = re.compile(
-    r"(?: \w+)?\s+(?:or|and) (?:below|under|younger)\b|\s+(?:oder|und) (?:darunter|jünger)\b"
+    r"(?i)(?: \w+)?\s+(?:or|and) (?:below|under|younger)\b|"
+    r"\s+(?:oder|und) (?:darunter|jünger)\b"
 )
 _LAST = re.compile(
-    r"\b(?:up to|until|as late as|no later than|at the latest|bis(?: zu)?|spätestens)\s+$"
+    r"(?i)\b(?:up to|until|as late as|no later than|at the latest|bis(?: zu)?|spätestens)\s+$"
 )
-_BEFORE = re.compile(r"\s+(?:before|prior to|vor)\b")
+_BEFORE = re.compile(r"(?i)\s+(?:before|prior to|vor)\b")
 _SIDES = {
     "before": r"before|prior to|until|vor|bis",
     "after": r"after|following|upon|nach|seit",
@@ -45,8 +46,13 @@ _OPTION = re.compile(
     r"\b(?:may|can|optional(?:ly)?|voluntary|allowed|permitted|free to|darf|dürfen|kann|können|"
     r"freiwillig|erlaubt|gestattet)\b"
 )
-
-
+_YES_OR_NO = re.compile(
+    r"(?i)\W*(?:may|can|could|must|shall|should|is|are|were|do|does|did|has|have|will|would|"
+    r"darf|dürfen|kann|können|muss|müssen|soll|sollen|ist|sind|hat|haben|wird|werden|gibt|"
+    r"est-ce qu\w*|puis-je|peut|peuvent|peux|pouvons|faut-il|doit|doivent|dois|devons|y a-t-il|"
+    r"puedo|puede|pueden|podemos|debe|deben|hay)\b"
+)
+_NOUN = re.compile(r"[\s-]*([^\W\d]+)")
 _SIMILAR = 0.8
 """Least cosine of clauses in two languages that are compared."""
 _TIED = 0.01
@@ -81,6 +87,30 @@ def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None
             )
     # "No vote is needed if nobody objects" follows from "a vote is needed only if one objects".
     return opposite[False] != opposite[True]
+
+
+def bounded_as(question: str, text: str) -> int:
+    """Return 1 if a text has a quantity of a question with the same bound, such as "over 5 kg".
+
+    Return -1 if the text has only the opposite bound, such as "up to 5 kg". Return 0 otherwise, and
+    for yes-or-no questions, because an opposite bound answers "May we store over 5 kg?".
+    """
+    asked = [*_named_limits(plain(question))]
+    held = [*_named_limits(plain(text))] if asked else []
+    same = {
+        bound == other
+        for value, noun, bound in asked
+        for known, its_noun, other in held
+        if value == known and (noun == its_noun or not (noun and its_noun))
+    }
+    return 1 if True in same else -1 if same and not _YES_OR_NO.match(question) else 0
+
+
+def _named_limits(text: str) -> Iterator[tuple[FactValue, str, str]]:
+    """Yield the value, the noun and the bound of each bounded quantity. Units need no noun."""
+    for quantity, bound in _limits(text):
+        noun = _NOUN.match(text, quantity.end) if quantity.value[0] == "number" else None
+        yield quantity.value, noun[1].casefold() if noun else "", bound
 
 
 def _closest(clause: Clause, held: Sequence[Clause], passage: Sequence[str]) -> list[Clause]:
@@ -221,14 +251,13 @@ def _sides(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def _is_bounded_otherwise(one: str, other: str) -> bool:
     """Return whether a quantity is a minimum in one clause and a maximum in the other."""
-    limits, others = _limits(one), _limits(other)
+    limits, others = ({q.value: bound for q, bound in _limits(text)} for text in (one, other))
     both = limits.keys() & others.keys()
     return any(limits[value] != others[value] for value in both)
 
 
-def _limits(text: str) -> dict[FactValue, str]:
-    """Return the bounded quantities of a clause, each with its bound, "least" or "most"."""
-    found: dict[FactValue, str] = {}
+def _limits(text: str) -> Iterator[tuple[Quantity, str]]:
+    """Yield the bounded quantities of a text, each with its bound, "least" or "most"."""
     for quantity in facts(text):
         before, after = text[: quantity.start], text[quantity.end :]
         bound = bound_of(text, quantity)
@@ -237,5 +266,4 @@ def _limits(text: str) -> dict[FactValue, str]:
         if bound == "most" and _LAST.search(before) and _BEFORE.match(after):
             bound = "least"  # "up to two days before"
         if bound:
-            found[quantity.value] = bound
-    return found
+            yield quantity, bound

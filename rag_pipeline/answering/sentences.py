@@ -86,12 +86,11 @@ class Sentence:
         above = takewhile(lambda line: line.startswith("|"), reversed(before))
         return "".join([*above][-1:]) if self.text.startswith("|") else ""
 
-    def overlaps(self, other: "Sentence") -> bool:
-        """Return whether the sentences overlap in the text, as a list and its item do."""
-        return (
-            self.chunk.document_id == other.chunk.document_id
-            and self.start < other.start + len(other.text)
-            and other.start < self.start + len(self.text)
+    def repeats(self, other: "Sentence") -> bool:
+        """Return whether the sentences overlap, as a list and its item do, or have equal words."""
+        return self.chunk.document_id == other.chunk.document_id and (
+            self.text.split() == other.text.split()
+            or -len(self.text) < self.start - other.start < len(other.text)
         )
 
 
@@ -139,7 +138,7 @@ def is_address(query: str, document_id: str, text: str) -> bool:
 def spans_of(chunk: ScoredChunk) -> list[Span]:
     """Return the spans of a chunk's sentences, or of the rows of a CSV or TSV file.
 
-    A sentence has the list below it and the bold lead-in before it.
+    A sentence has the list below it and the bold lead-in before it. A heading is one sentence.
     """
     if _is_separated(chunk):
         return [row.span() for row in _ROW.finditer(chunk.text) if row[0].strip()]
@@ -153,6 +152,8 @@ def _spans_of(text: str) -> list[Span]:
     for start, end in sentence_spans(text):
         if spans and _LEAD_IN.fullmatch(text[spans[-1][0] : start]):
             start = spans.pop()[0]
+        elif spans and _HEADING_LINE.fullmatch(text, spans[-1][0], end):
+            start = spans.pop()[0]  # "# 16. The shop"
         spans.append((start, end))
     return [(start, _end_of_list(text, spans[n:])) for n, (start, _) in enumerate(spans)]
 

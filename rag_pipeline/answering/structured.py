@@ -382,9 +382,10 @@ def _table_answer(
 def _answer(
     ranked: Ranked, lead: Iterable[str], quoted: Sequence[tuple[ScoredChunk, Document, Span]]
 ) -> Answer:
+    once = {(c.corpus, c.document_id, span): (c, d, span) for c, d, span in quoted}
     citations = tuple(
         Citation(number, c.chunk_id, c.document_id, start, end, document.text[start:end])
-        for number, (c, document, (start, end)) in enumerate(quoted, 1)
+        for number, (c, document, (start, end)) in enumerate(once.values(), 1)
     )
     lines = [f"“{citation.text}” [{citation.number}]" for citation in citations]
     text = "\n".join([*lead, *lines])

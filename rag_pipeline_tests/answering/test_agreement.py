@@ -1,11 +1,16 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from rag_pipeline.answering.agreement import ranked_sentences, states_asked
-from rag_pipeline.answering.reading import multilingual
+from rag_pipeline.answering.extractive import extract_answers
+from rag_pipeline.answering.polarity import bounded_as
+from rag_pipeline.answering.reading import multilingual, sentence_vectors
 from rag_pipeline.answering.sentences import Sentence
+from rag_pipeline.config import ExtractiveAnswers
+from rag_pipeline.datamodels import SearchResult
 from rag_pipeline_tests.testing.chunking import scored
 
 
@@ -110,3 +115,42 @@ def test_the_score_is_what_the_definition_says():
     expected.append(1.2 + 5.6 / 4 + meant[2])
     known = {one.text: score for one, score in zip(sentences, scores, strict=True)}
     assert [known[text] for text in texts] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "side"),
+    [
+        ("Who signs for more than 20 ovens?", "Up to 20 ovens the owner signs.", -1),
+        ("Who signs for more than 20 ovens?", "Above 20 ovens the owner signs.", 1),
+        ("Who signs for more than 20 ovens?", "Up to 20: the baker. Over 20: the owner.", 1),
+        ("Who signs for more than 20 ovens?", "Up to 20 trays the owner signs.", 0),
+        ("Who signs for more than 20 ovens?", "Up to 21 ovens the owner signs.", 0),
+        ("Who signs for 20 ovens?", "Up to 20 ovens the owner signs.", 0),
+        ("May we run more than 20 ovens?", "Up to 20 ovens may run.", 0),
+        ("Who signs for over £500?", "The owner signs for £500 or less.", -1),
+        ("Wer zahlt über 500 Euro?", "Höchstens 500 € zahlt die Kasse.", -1),
+        ("Wer zahlt mehr als 500 Euro?", "Bis zu 500 € zahlt die Kasse.", -1),
+        ("Wer zahlt weniger als 500 Euro?", "Unter 500 € zahlt die Kasse.", 1),
+        ("Qui paie au-delà de 12 kg ?", "Jusqu'à 12 kg, la caisse.", -1),
+        ("Qui paie plus de 12 kg ?", "Moins de 12 kg : la caisse.", -1),
+        ("Qui paie plus de 12 kg ?", "Pas plus de 12 kg : la caisse.", -1),
+        ("Qui paie moins de 12 kg ?", "Au moins 12 kg : la caisse.", -1),
+        ("¿Quién paga más de 12 kg?", "Hasta 12 kg paga la caja.", -1),
+    ],
+)
+def test_a_quantity_may_have_the_bound_of_the_question_or_the_opposite_one(question, text, side):
+    assert bounded_as(question, text) == side
+
+
+@pytest.mark.parametrize(
+    "weights", [None, np.ones(40_000, np.float32)], ids=["sentences", "tokens"]
+)
+def test_a_sentence_with_the_opposite_bound_does_not_answer(weights):
+    chunk = scored(
+        "bakery", "Up to nine burnt loaves: tell Ida. More than nine burnt loaves: ring Ole."
+    )
+    question = "Whom do I tell about more than nine burnt loaves?"
+    settings = ExtractiveAnswers(confidence=0.0)
+    found = SearchResult(query=question, chunks=[chunk], token_weights=weights)
+    (answer,) = extract_answers([found], settings, sentence_vectors)
+    assert [c.text for c in answer.citations] == ["More than nine burnt loaves: ring Ole."]

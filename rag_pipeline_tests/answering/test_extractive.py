@@ -285,3 +285,18 @@ def test_the_sentences_of_a_csv_file_are_its_rows():
     price, code = math.log(1 + 3 / 2.5), math.log(1 + 3 / 1.5)
     matches = [one.match for one in ranked.sentences]
     assert matches == pytest.approx([1.0, price / (price + code)])
+
+
+def test_a_numbered_heading_is_one_span_and_no_quotation():
+    text = "## 16. The oven\n\nThe oven is hot."
+    assert [text[a:b] for a, b in spans_of(scored("a", text))] == ["## 16. The oven", text[17:]]
+    quoted = answer("What is the oven?", [scored("a", text)], confidence=0.0).citations
+    assert [c.text for c in quoted] == ["The oven is hot."]
+
+
+def test_equal_sentences_of_a_document_are_quoted_once():
+    text = "The oven is hot at six."
+    copies = [scored("a", text), scored("a", text, start=500), scored("b", text)]
+    for weights in (None, EQUAL):
+        quoted = answer("When is the oven hot?", copies, weights, confidence=0.0).citations
+        assert [c.document_id for c in quoted] == ["a", "b"]

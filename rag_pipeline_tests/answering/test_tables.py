@@ -148,3 +148,9 @@ def test_a_row_of_another_document_than_the_best_passage_needs_more_words():
     budget = "# Budget\n\n| Position | January |\n| --- | --- |\n| rent hall | £80 |\n"
     answer = answered("What is the rent of the hall?", "The rent of the hall is £90.", budget)
     assert answer.citations[0].text == "The rent of the hall is £90."
+
+
+def test_the_column_names_above_two_rows_are_one_source():
+    stock = "| Tin | Number |\n| --- | --- |\n| Pie tin | 9 |\n| Loaf tin | 4 |\n| Lid | 7 |"
+    answer = answered("How many tins have we in total, pie and loaf?", stock)
+    assert [c.text.split(" |")[0] for c in answer.citations] == ["| Pie tin", "| Loaf tin", "| Tin"]

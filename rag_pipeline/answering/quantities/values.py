@@ -116,11 +116,13 @@ _BOUNDS = {
             r"\b(?:shorter|smaller|lighter|narrower|younger|kürzer|jünger) (?:than|als)",
             r"\b(?:capped|limited) (?:at|to)",
             r"\bhöchstens|\bmaximal|\bspätestens(?: \w+)?|\binnerhalb(?: von)?|\bbinnen|\bbis zu",
-            r"\bau (?:plus|maximum)|\bun maximum|\bdans un délai",
+            r"\b(?:weniger|nicht mehr) als|\bmenos(?= de)|\bhasta",
+            r"\bau (?:plus|maximum)|\bun maximum|\bdans un délai|\bjusqu['’]à",
+            r"(?<!au )\bmoins(?= d)|\b(?:pas|jamais) plus(?= d)|\binférieure?s? à",
             r"\bcomo máximo|\ba más tardar|\bun máximo|\ben un plazo(?: máximo)?",
         ),
         re.compile(
-            r"\s*\bor (?:less|fewer|under|earlier)\b"
+            r"\s*\b(?:or (?:less|fewer|under|earlier)|ou moins|oder weniger)\b"
             r"|\s+(?:at (?:the )?(?:most|latest)|maximum)\b"
             r"|\s+(?:au (?:plus|maximum)|como máximo|höchstens)",
             re.IGNORECASE,
@@ -138,12 +140,14 @@ _BOUNDS = {
             r"(?<!not )(?<!not to )(?<!never )\bexceed(?:s|ing)?",
             r"\b(?:over|above|über)",
             r"\b(?:larger|bigger|heavier|wider|taller|older|länger|älter) (?:than|als)",
-            r"\bmindestens|\bwenigstens|\bfrühestens|\bmehr als",
-            r"\bau (?:moins|minimum)|\bun minimum|\bplus",
+            r"\bmindestens|\bwenigstens|\bfrühestens|(?<!nicht )\bmehr als",
+            r"\bau (?:moins|minimum)|\bun minimum|(?<!pas )(?<!jamais )\bplus(?= d)",
+            r"\bau[- ]delà|\bsupérieure?s? à|\bà partir",
             r"\b(?:al menos|como mínimo|por lo menos|un mínimo|más)",
         ),
         re.compile(
-            r"\s*\bor (?:more|longer|over|later)\b|\s+(?:at (?:the )?(?:least|earliest)|minimum)\b"
+            r"\s*\b(?:or (?:more|longer|over|later)|ou plus|oder mehr)\b"
+            r"|\s+(?:at (?:the )?(?:least|earliest)|minimum)\b"
             r"|\s+(?:au (?:moins|minimum)|como mínimo|mindestens)",
             re.IGNORECASE,
         ),
