@@ -92,7 +92,7 @@ _PENALTY = 10.0
 
 
 class Evidence(NamedTuple):
-    """Holds one row of evidence per passage.
+    """The evidence of passages, one row per passage.
 
     `best` is the row of the passage that has the highest late interaction. Passages that lack the
     query's years come last.

@@ -96,7 +96,7 @@ def extract_answers(
 
 
 class Ranked(NamedTuple):
-    """Holds the sentences that may answer a query, best first, with their scores."""
+    """The sentences that may answer a query, best first, with their scores."""
 
     confidence: float
     sentences: Sequence[Sentence]

@@ -141,7 +141,7 @@ _ASKING = _OPENERS | frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Holds the kind of answer that a question asks for, its domain and its entities."""
+    """The kind of answer that a question asks for, its domain and its entities."""
 
     kind: Kind
     domain: str

@@ -71,7 +71,7 @@ _SUMMARY = (
 
 
 class Block(NamedTuple):
-    """Holds the spans of a list's items. `above` has the headings and the line above the list."""
+    """The spans of a list's items. `above` has the headings and the line above the list."""
 
     items: tuple[Span, ...]
     above: str
@@ -139,7 +139,7 @@ def _lists(text: str) -> tuple[Block, ...]:
 
 
 class _Line(NamedTuple):
-    """Holds a line of a text, its span without white space, and whether it starts an item."""
+    """A line of a text, its span without white space, and whether it starts an item."""
 
     start: int
     end: int

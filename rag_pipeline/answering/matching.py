@@ -33,7 +33,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 class Words:
-    """Holds the words of a question, except stop words, each with its weight.
+    """The words of a question, except stop words, each with its weight.
 
     A word in capitals, such as `IT`, is no stop word.
 

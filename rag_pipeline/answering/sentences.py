@@ -39,7 +39,7 @@ _LONGEST_LIST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Holds a sentence of a ranked chunk. `start` is its offset in the document's text."""
+    """A sentence of a ranked chunk. `start` is its offset in the document's text."""
 
     chunk: ScoredChunk
     rank: int

@@ -74,7 +74,7 @@ _BETWEEN = (
 
 
 class Row(NamedTuple):
-    """Holds a row of a table with its span in the document's text."""
+    """A row of a table, with its span in the document's text."""
 
     start: int
     end: int
@@ -82,7 +82,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Holds a table. `caption` has the headings and the line above it."""
+    """A table. `caption` has the headings and the line above it."""
 
     head: Row | None
     rows: tuple[Row, ...]
@@ -95,7 +95,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Holds the rows of one table that answer a question.
+    """The rows of one table that answer a question.
 
     `covered` is the weight (0 to 1) of the question's words in the rows and above the table.
     """

@@ -24,7 +24,7 @@ UNRELATED = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Holds a fitted logistic model: the weight of each input in `EVIDENCE`, and the intercept.
+    """A fitted logistic model: the weight of each input in `EVIDENCE`, and the intercept.
 
     If the probability is below `least`, the answer is "nothing found". This is wrong for about the
     share `error` of the queries that the passages answer (see `threshold`). `answerable` and
