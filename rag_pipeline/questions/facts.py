@@ -15,7 +15,7 @@ from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
-from rag_pipeline.loading.text import without_links
+from rag_pipeline.loading.text import headings, headings_above, without_links
 from rag_pipeline.questions.asking import asked_of, persons_in
 from rag_pipeline.questions.cells import asked_cells
 from rag_pipeline.questions.forms import NO_SUBJECT
@@ -140,6 +140,8 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         return word in vocabulary and word not in proper
 
     persons = tuple(persons_in(text))
+    # Other lines, such as an item of a list or a comment in code, only look like headings.
+    is_markdown = next(headings(text), None) is not None
     for number, (start, end) in enumerate(spans):
         raw, last = text[start:end], before
         before = raw
@@ -195,7 +197,16 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), about, subject=heading)
         own = _of_sentence(found, about, document, persons, is_acting, language)
-        yield from (replace(fact, section=heading) for fact in own)
+        named = _section_at(document, begin) if is_markdown else heading
+        yield from (replace(fact, section=named) for fact in own)
+
+
+def _section_at(document: Document, start: int) -> str:
+    """Return the Markdown heading above an offset without its number, or "" for the title."""
+    above = headings_above(document.text, start)
+    match = _HEADING.fullmatch(above[-1]) if above else None
+    section = plain(match[2]) if match else ""
+    return "" if section.casefold() == document.title.casefold() else section
 
 
 def _of_sentence(

@@ -121,3 +121,20 @@ def test_an_answer_keeps_its_only() -> None:
     text = "# Rules\n\nThe Agreement may be amended only by a paper that both parties sign.\n"
     answers = {f.answer for f in read_facts(Document("a.md", "hash", text))}
     assert "only by a paper that both parties sign." in answers
+
+
+@pytest.mark.parametrize(
+    ("above", "section"),
+    [
+        ("## 2. Replacing a stave\n\nLoosen the hoops\n\n", "Replacing a stave"),
+        ("## Setup\n\n    # Production with the cask\n\n", "Setup"),
+        ("# Casks\n\n", ""),
+        ("CASKS\n\nLoosening the hoops\n\n", "loosening the hoops"),
+    ],
+)
+def test_the_section_of_a_sentence_is_its_heading(above: str, section: str) -> None:
+    text = f"{above}The cooper shall steam the barrel for thirty minutes.\n"
+    (fact,) = (
+        f for f in read_facts(Document("a.md", "hash", text, "Casks")) if f.kind == "duration"
+    )
+    assert fact.section == section
