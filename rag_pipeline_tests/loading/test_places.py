@@ -114,8 +114,8 @@ def test_json_has_pointers(tmp_path: Path, words: str, pointer: str, label: str)
 
 def test_rows_below_a_sheets_title_keep_their_numbers(tmp_path: Path) -> None:
     book = Workbook()
-    for row in (["Rota"], [], ["Week", "Manager", "Desk"], ["6 July", "Ada", "Bo"]):
-        book.active.append(row)
+    for cells in (["Rota"], [], ["Week", "Manager", "Desk"], ["6 July", "Ada", "Bo"]):
+        book.active.append(cells)
     document = load(tmp_path / "rota.xlsx", saved(book))
     for said, row in (("Rota", 1), ("| Week", 3), ("| 6 July", 4)):
         start = document.text.index(said)
