@@ -229,7 +229,7 @@ def keep_outcome(workspace: Workspace, step: Step, outcome: Materialized) -> Mat
 
 
 def kept_outcome(workspace: Workspace, step: Step) -> Materialized | None:
-    """Return the last result of a step, whoever made it, or None if it was never made."""
+    """Return the last result of a step in any kind of run, or None if there is no result."""
     record = workspace.store.read_json(_outcome_file(step))
     if record is None:
         return None

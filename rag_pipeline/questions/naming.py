@@ -18,6 +18,8 @@ _HEAD = 3_000
 _OFTEN = 0.4
 """A name in more than this share of the documents identifies none of them."""
 _MOST_WORDS = 9
+_SAYING = 4
+"""Minimum number of words of a title that may say more than owner and kind."""
 _COMPANY = re.compile(
     r"\b(?P<name>[A-Z][\w’'-]+(?:,?\s(?:(?:&|of|and)\s)?[A-Z][\w’'-]+){0,4}),?\s"
     rf"(?P<form>{COMPANY})\b"
@@ -83,17 +85,15 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         is_english = document.metadata.get("language", "en") == "en"
         # A document of the same kind without a known owner may have the same owner.
         written = f"{document.title} {readable_name(document.document_id)}".casefold()
+        # "Acme’s manual" says less than the title "Health and Safety Manual".
+        tells_kind = " " in kind or any(name.casefold() in written for name in owners[:1])
+        # A title without the kind, which is of the file's name, says more if it is unique.
+        has_kind = kind.rpartition(" ")[2].casefold() in document.title.casefold()
+        fits_title = tells_kind and (has_kind or len(having(document.title)) > 1)
         is_owned = (
             owners
             and kind
-            # "Acme’s manual" says less than the title "Health and Safety Manual".
-            and (" " in kind or owners[0].casefold() in written or len(_words(document.title)) < 4)
-            # A title of its own without the kind, which is of the file's name, says more.
-            and (
-                kind.split()[-1].casefold() in document.title.casefold()
-                or len(_words(document.title)) < 4
-                or len(having(document.title)) > 1
-            )
+            and (fits_title or len(_words(document.title)) < _SAYING)
             and all(
                 (proper[d.document_id] or _COMPANY.search(d.text[:_HEAD]))
                 and owners[0] not in d.text

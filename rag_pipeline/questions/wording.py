@@ -141,7 +141,17 @@ _NAMED = (
     "According to {name}, {lower}?",
     "In {name}, {lower}?",
 )
-_FRENCH = {"the mail": "le message", "the table": "le tableau", "the file": "le fichier"}
+_OF_NAMES = {
+    "de": {
+        "“": "„", "”": "“", "the mail": "der E-Mail", "the table": "der Tabelle",
+        "the file": "der Datei", "“ of ": "“ in ",
+    },
+    "fr": {
+        "“": "« ", "”": " »", "the mail": "le message", "the table": "le tableau",
+        "the file": "le fichier",
+    },
+}  # fmt: skip
+"""Parts of names of documents in other languages, in the order in which they are replaced."""
 _GERMAN_VERB = re.compile(
     r"^(?:(?:Innerhalb|Nach) welcher \w+ |(?:Für )?[Ww]ie (?:lang|lange|hoch|oft|viel) |"
     r"Welcher (?:Wert|Betrag) |(?:Bis |Ab |Seit )?[Ww]ann |"
@@ -170,17 +180,13 @@ def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
 def with_name(question: str, name: str, random: Random, language: str = "en") -> str:
     """Return the question with the document's name in it. `random` chooses the form."""
     bare = question.rstrip("?").rstrip()
+    for english, own in _OF_NAMES.get(language, {}).items():
+        name = name.replace(english, own)
     if language == "de":
-        name = name.replace("“", "„").replace("”", "“").replace("the mail", "der E-Mail")
-        name = name.replace("the table", "der Tabelle").replace("the file", "der Datei")
-        name = name.replace("“ of ", "“ in ")
         if bare.startswith("Was steht "):
             return f"{bare.replace('Was steht ', f'Was steht in {name} ', 1)}?"
         return f"{_GERMAN_VERB.sub(lambda found: f'{found[0]} laut {name}', bare, count=1)}?"
     if language == "fr":
-        name = name.replace("“", "« ").replace("”", " »")
-        for english, french in _FRENCH.items():
-            name = name.replace(english, french)
         return f"Selon {name}, {bare[:1].lower()}{bare[1:]} ?"
     if bare.startswith("What is said about "):
         verb = "do" if name.endswith(("terms", "rules", "guidelines", "minutes")) else "does"
