@@ -1,6 +1,7 @@
 """The page to ask on, in a real browser."""
 
 import re
+from urllib.parse import quote, urlencode
 
 from rag_pipeline_tests.testing.browser import accessibility_faults, needs_chromium
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
@@ -51,6 +52,34 @@ def test_without_an_answer_the_nearest_passages_are_offered(serving, page):
     assert any(shown in text for text in plain)
     page.wait_for_selector("mark")
     assert accessibility_faults(page) == []
+
+
+def test_the_address_holds_the_question_and_no_server_gets_it(serving, page):
+    url = serving().url
+    hotel, sick = "How expensive may a hotel be?", "When is a doctor's note needed?"
+    for question, answer in ((hotel, "180 euros"), (sick, "third day")):
+        page.goto(f"{url}/?q={quote(question)}")
+        page.locator("#answer", has_text=answer).wait_for()
+        assert page.input_value("#question") == question, "a link with ?q= is asked"
+    page.goto(url)
+    got = []
+    page.on("request", lambda request: got.append(request.url))
+    page.fill("#question", hotel)
+    page.press("#question", "Enter")
+    page.locator("#answer", has_text="180 euros").wait_for()
+    assert page.url == f"{url}/#{urlencode({'q': hotel})}"
+    page.reload()
+    page.locator("#answer", has_text="180 euros").wait_for()
+    page.fill("#question", sick)
+    page.press("#question", "Enter")
+    page.locator("#answer", has_text="third day").wait_for()
+    page.go_back()
+    page.locator("#answer", has_text="180 euros").wait_for()
+    assert (page.input_value("#question"), page.title().partition(" - ")[0]) == (hotel, hotel)
+    page.go_back()
+    page.wait_for_selector("#result", state="hidden")
+    assert page.is_visible("#starters") and page.input_value("#question") == ""
+    assert not [address for address in got if "hotel" in address.partition("#")[0]]
 
 
 def test_tables_and_headings_of_a_document_are_laid_out_and_its_span_stays_marked(serving, page):
