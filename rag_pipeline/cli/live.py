@@ -122,7 +122,8 @@ class Live:
 
 def changed_lines(changes: FileChanges) -> Iterator[str]:
     """Yield a line for each kind of change, with the names of the first documents."""
-    for word, names in changes._asdict().items():
+    again = {f"read again {why}": names for why, names in changes.read_again.items()}
+    for word, names in {**changes._asdict(), "read_again": (), **again}.items():
         if names:
             rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
             yield f"{word} ({len(names):,}): {', '.join(map(visible, names[:_NAMED]))}{rest}"

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -194,7 +195,8 @@ def _largest(
     if index is None or not index.chunks or index.chunks < _MANY_CHUNKS:
         return
     cut = workspace.chunks(index.step.key(workspace.config).chunking).state()
-    new = {*changes.added, *changes.edited} if index.current else cut.keys()
+    again = chain.from_iterable(changes.read_again.values())
+    new = {*changes.added, *changes.edited, *again} if index.current else cut.keys()
     rows = Counter({name: cut[name].rows for name in new & cut.keys()}).most_common(3)
     few = [(name, count) for name, count in rows if 10 * count >= index.chunks]
     share = sum(count for _, count in few) / index.chunks

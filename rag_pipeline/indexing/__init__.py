@@ -10,6 +10,7 @@ from rag_pipeline.indexing.documents import list_documents as list_documents
 from rag_pipeline.indexing.documents import listing_digest as listing_digest
 from rag_pipeline.indexing.documents import loaded_listing as loaded_listing
 from rag_pipeline.indexing.documents import plan_documents as plan_documents
+from rag_pipeline.indexing.documents import read_again as read_again
 from rag_pipeline.indexing.lexical import plan_lexical as plan_lexical
 from rag_pipeline.indexing.lexical import update_lexical as update_lexical
 from rag_pipeline.indexing.loads import Loaded as Loaded

@@ -20,6 +20,7 @@ from rag_pipeline.indexing.plans import Plan
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
 from rag_pipeline.loading.extras import MODULES, is_current_here, is_installed, missing_extra
 from rag_pipeline.loading.folder import ListedFile
+from rag_pipeline.loading.originals import why_read_again
 from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
 from rag_pipeline.loading.sources import Rejected, SourceFile, folder_of, list_files, scan
@@ -177,6 +178,19 @@ def _compare_files(
     unread = tuple(f"{s.document_id}/" for s in stale if isinstance(s, Rejected) and s.unread)
     current.update(i for i in known if i.startswith(unread))
     return Comparison(listing.digest, stale, current, known, for_extra)
+
+
+def read_again(config: CorpusConfig, changed: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the `changed` documents (id to earlier content hash) of unedited files, by the reason.
+
+    Objects of a bucket count as edited, because they would be downloaded again.
+    """
+    given = read_sidecar(config.sidecar_path) if config.sidecar_path and changed else {}
+    found: dict[str, list[str]] = {}
+    for name, made in sorted(changed.items()) if not config.documents.s3 else ():
+        if why := why_read_again(name, made, config.documents_path, given.get(name)):
+            found.setdefault(why, []).append(name)
+    return found
 
 
 def _seen_files(workspace: Workspace) -> SeenFiles:

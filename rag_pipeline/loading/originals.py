@@ -1,16 +1,19 @@
-"""Read the original file of a PDF document from its folder or bucket."""
+"""Read the original file of a document from its folder or bucket."""
 
 import hashlib
 import tempfile
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.archives import member_of, read_member
+from rag_pipeline.loading.extras import MODULES, hash_without
 from rag_pipeline.loading.page_map import PageMap
-from rag_pipeline.loading.sources import folder_of
+from rag_pipeline.loading.sidecar import Given, hashed_with
+from rag_pipeline.loading.sources import folder_of, parser_version, versioned_hash
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 
@@ -30,6 +33,26 @@ def read_original(document: Document, settings: DocumentsSource, root: Path) -> 
         _object.cache_clear()
         raise DocumentError(name, "the file has changed since it was read; run `rag run`")
     return raw
+
+
+def why_read_again(name: str, made: str, root: Path, row: Given | None) -> str:
+    """Return the reason why a file was read again although nobody edited it.
+
+    `made` is the content hash of the earlier reading, and `row` is the document's line in the
+    sidecar file. Return "" if the file's bytes changed or can't be read.
+    """
+    try:
+        raw = hashlib.sha256(_file(folder_of(root), name)).hexdigest()
+    except DocumentError:
+        return ""
+    version = parser_version(name)
+    for given, extra, v in product((row, None), ("", *MODULES), range(version, 0, -1)):
+        whole = hashed_with(versioned_hash(name, raw, v), given)
+        if made == (hash_without(extra, whole) if extra else whole):
+            metadata = "with other metadata" if row else ""
+            newer = "by a newer parser" if v < version else metadata
+            return f"with the extra {extra}" if extra else newer
+    return ""
 
 
 def _file(folder: Path, name: str) -> bytes:

@@ -372,10 +372,15 @@ def _sources(
         seen.save()
 
 
-def versioned_hash(name: str, digest: str) -> str:
-    """Return a digest that changes with a file's digest and its parser's version."""
-    version = PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
+def versioned_hash(name: str, digest: str, version: int = 0) -> str:
+    """Return a digest that changes with a file's digest and its parser's version, or `version`."""
+    version = version or parser_version(name)
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
+
+
+def parser_version(name: str) -> int:
+    """Return the version of the parser of a file's suffix."""
+    return PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
 
 
 def _printable(text: str) -> str:

@@ -175,13 +175,15 @@ class FileChanges(NamedTuple):
     deleted: list[str]
     unreadable: list[str]
     """Documents in quarantine that an earlier build holds."""
+    read_again: Mapping[str, list[str]]
+    """Documents that were read again and not edited, by the reason."""
 
 
 def changed_files(workspace: Workspace) -> FileChanges:
     """Compare the loaded documents with the built tables. Ignore empty and missing tables."""
     copies = find_copies(workspace)
     loaded = {d: s for d, s in workspace.documents().state().items() if d not in copies}
-    edited: set[str] = set()
+    edited: dict[str, str] = {}
     added: set[str] = set()
     deleted: dict[str, str] = {}
     for step in steps(workspace.config):
@@ -192,8 +194,9 @@ def changed_files(workspace: Workspace) -> FileChanges:
             continue
         built = {**partition.quarantine.state(), **built}
         added |= partition.covered(loaded.keys() - built.keys())
-        here = loaded.keys() & built.keys()
-        edited |= {d for d in here if built[d].content_hash != loaded[d].content_hash}
+        for name in loaded.keys() & built.keys():
+            if built[name].content_hash != loaded[name].content_hash:
+                edited[name] = built[name].content_hash
         gone = built.keys() - loaded.keys() - copies.keys()
         deleted |= {d: built[d].content_hash for d in gone}
     renamed = []
@@ -205,7 +208,9 @@ def changed_files(workspace: Workspace) -> FileChanges:
             del deleted[old]
     refused = workspace.quarantine("documents").state().keys() & deleted.keys()
     gone_now = sorted(deleted.keys() - refused)
-    return FileChanges(sorted(edited), sorted(added), renamed, gone_now, sorted(refused))
+    again = indexing.read_again(workspace.config, edited)
+    changed = sorted(edited.keys() - {name for names in again.values() for name in names})
+    return FileChanges(changed, sorted(added), renamed, gone_now, sorted(refused), again)
 
 
 @looking()

@@ -9,6 +9,7 @@ import pytest
 from rag_pipeline.cli.console import progress_bar
 from rag_pipeline.cli.live import Live
 from rag_pipeline.config import load_config
+from rag_pipeline.loading.parsers import PARSER_VERSIONS
 from rag_pipeline.pipeline.driver import drive
 from rag_pipeline.pipeline.dry_run import RunPlan, plan_run, tables
 from rag_pipeline.pipeline.planning import Step, steps
@@ -199,6 +200,21 @@ def test_why_something_is_made_anew(
     reasons = {str(step): f.why for step, f in planned(file).items() if f.runs}
     assert reasons["queries"] == ""
     assert reasons["retrieval_run plain"] == "queries changed"
+
+
+def test_documents_that_are_read_again_are_not_called_edited(
+    tmp_path: Path, built_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
+    write_documents(tmp_path / "documents", {"nda/cedar.txt": edited})
+    (tmp_path / "titles.csv").write_text("document_id,title\npolicy/leave.md,Leave\n")
+    text = built_file.read_text()
+    built_file.write_text(text.replace("path:", "metadata: titles.csv\n    path:", 1))
+    monkeypatch.setitem(PARSER_VERSIONS, ".txt", 2)
+    shown = said("plan", built_file)
+    assert "edited (1): nda/cedar.txt\n" in shown
+    assert "read again by a newer parser (1): nda/acme.txt\n" in shown
+    assert "read again with other metadata (1): policy/leave.md\n" in shown
 
 
 def test_steps_that_an_interrupted_run_left_are_named(
