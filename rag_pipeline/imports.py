@@ -28,13 +28,13 @@ def load_yaml(text: str | bytes) -> Any:
 
 def import_lancedb() -> Any:
     """Import LanceDB without its catalogue client, which saves 0.4 of 1.4 seconds."""
-    _postpone("lance_namespace_urllib3_client")
+    postpone("lance_namespace_urllib3_client")
     return importlib.import_module("lancedb")
 
 
 def import_bm25s() -> Any:
     """Import bm25s without scipy's sparse matrices, which this package does not need."""
-    _postpone("scipy.sparse")
+    postpone("scipy.sparse")
     return importlib.import_module("bm25s")
 
 
@@ -44,11 +44,11 @@ def import_great_expectations() -> Any:
     Plots and distributions load on first use, which saves 1 of 3.4 seconds and 78 MB.
     """
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    _postpone("altair", "scipy.stats")
+    postpone("altair", "scipy.stats")
     return importlib.import_module("great_expectations")
 
 
-def _postpone(*packages: str) -> None:
+def postpone(*packages: str) -> None:
     """Replace packages by modules that load when their first attribute is read."""
     with _LOCK:
         for name in packages:

@@ -22,7 +22,7 @@ _MEASURING = {
 _UNREAD = {
     *("rag_pipeline.answering.forms", "rag_pipeline.answering.confidence", "py3langid"),
     *("rag_pipeline.indexing", "rag_pipeline.loading.sources", "rag_pipeline.loading.importers"),
-    *("sqlalchemy.dialects.postgresql", "pathspec", "wcmatch"),
+    *("sqlalchemy", "pathspec", "wcmatch"),
 }
 """What answers, builds and shared databases need, and a search does not."""
 _SEARCHING = {

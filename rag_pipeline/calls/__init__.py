@@ -3,9 +3,13 @@
 A provider's client makes one attempt and classifies its failure (`http_errors`). `Endpoint.send`
 respects the rate limits and repeats failed attempts. `run_bounded` makes many calls at once.
 `CallCache` stores the answers. `Claims` makes runs that need the same answer pay for one call.
-`Asking` combines the cache and the claims. One SQL database stores everything (`schema`,
+`Asking` combines the cache and the claims. One SQL database stores everything (`sql`,
 `database`).
 """
+
+from rag_pipeline.imports import postpone
+
+postpone(f"{__name__}.sql")  # it imports SQLAlchemy, which a search of packaged models never uses
 
 from rag_pipeline.calls.asking import Asking as Asking
 from rag_pipeline.calls.cache import CallCache as CallCache

@@ -12,10 +12,8 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
-
+from rag_pipeline.calls import sql
 from rag_pipeline.calls.database import Database
-from rag_pipeline.calls.schema import answers, failures
 from rag_pipeline.datamodels import Usage
 
 FILE_BYTES = 1 << 18
@@ -24,7 +22,6 @@ _USED_SECONDS = 86_400
 """The last use of an answer is exact to a day, because most reads should write nothing."""
 _FREE_SHARE = 0.2
 NO_USAGE: Mapping[bytes, Usage] = {}
-_ANSWERED = delete(failures).where(failures.c.key == bindparam("answered"))
 
 
 class AnswerFiles(Protocol):
@@ -87,7 +84,7 @@ class CallCache:
         self.put(found, own.usage(list(found)))
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        rows = list(self.database.read_keys(select(answers), answers.c.key, keys))
+        rows = list(self.database.read_keys(sql.select(sql.answers), sql.answers.c.key, keys))
         contents = {row.key: self._content(row) for row in rows}
         found = {key: content for key, content in contents.items() if content is not None}
         day_before = int(time.time()) - _USED_SECONDS
@@ -108,7 +105,7 @@ class CallCache:
 
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
         """Return the keys that have an answer, without reading the answers."""
-        rows = self.database.read_keys(select(answers.c.key), answers.c.key, keys)
+        rows = self.database.read_keys(sql.select(sql.answers.c.key), sql.answers.c.key, keys)
         found = {row.key for row in rows}
         if self.own is not None:
             found |= self.own.known([key for key in keys if key not in found])
@@ -116,13 +113,15 @@ class CallCache:
 
     def usage(self, keys: Sequence[bytes]) -> dict[bytes, Usage]:
         """Return by key the tokens that vectors and scores used. Chat replies contain their own."""
-        query = select(answers.c.key, answers.c.usage).where(answers.c.usage.is_not(None))
-        rows = self.database.read_keys(query, answers.c.key, keys)
+        query = sql.select(sql.answers.c.key, sql.answers.c.usage).where(
+            sql.answers.c.usage.is_not(None)
+        )
+        rows = self.database.read_keys(query, sql.answers.c.key, keys)
         return {row.key: Usage(*json.loads(row.usage)) for row in rows}
 
     def __len__(self) -> int:
         """Return the number of answers."""
-        return int(self.database.read(select(func.count()).select_from(answers))[0][0])
+        return int(self.database.read(sql.select(sql.func.count()).select_from(sql.answers))[0][0])
 
     def put(self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
         """Store answers, and the tokens (`usage`) of vectors and scores, in one transaction."""
@@ -131,11 +130,14 @@ class CallCache:
         now = int(time.time())
         # Transactions with the same keys block each other if their orders differ.
         rows = [self._row(key, new[key], usage.get(key), now) for key in sorted(new)]
-        upsert = self.database.upsert(answers, "value", "is_file", "used", "usage", "hash")
+        upsert = self.database.upsert(sql.answers, "value", "is_file", "used", "usage", "hash")
 
-        def work(connection: Connection) -> None:
+        def work(connection: "sql.Connection") -> None:
             connection.execute(upsert, rows)
-            connection.execute(_ANSWERED, [{"answered": row["key"]} for row in rows])
+            answered = sql.delete(sql.failures).where(
+                sql.failures.c.key == sql.bindparam("answered")
+            )
+            connection.execute(answered, [{"answered": row["key"]} for row in rows])
 
         self.database.write(work)
 
@@ -151,15 +153,15 @@ class CallCache:
 
     def failures(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         """Return by key the number of runs in which each failed call has failed."""
-        rows = self.database.read_keys(select(failures), failures.c.key, keys)
+        rows = self.database.read_keys(sql.select(sql.failures), sql.failures.c.key, keys)
         return {row.key: row.runs for row in rows}
 
     def fail(self, keys: Sequence[bytes]) -> None:
         """Add a failed run to the count of each call. An answer deletes the count."""
         if not keys:
             return
-        insert = self.database.insert(failures).on_conflict_do_update(
-            index_elements=["key"], set_={"runs": failures.c.runs + 1}
+        insert = self.database.insert(sql.failures).on_conflict_do_update(
+            index_elements=["key"], set_={"runs": sql.failures.c.runs + 1}
         )
         rows = [{"key": key, "runs": 1} for key in sorted(keys)]
         self.database.write(lambda connection: connection.execute(insert, rows))
@@ -167,7 +169,9 @@ class CallCache:
     def touch(self, keys: Sequence[bytes]) -> None:
         """Set the last use of these answers to the present time."""
         used = (
-            update(answers).where(answers.c.key == bindparam("found")).values(used=int(time.time()))
+            sql.update(sql.answers)
+            .where(sql.answers.c.key == sql.bindparam("found"))
+            .values(used=int(time.time()))
         )
         if keys:
             rows = [{"found": key} for key in sorted(keys)]
@@ -177,26 +181,30 @@ class CallCache:
 
     def unused(self, since: float) -> set[bytes]:
         """Return the keys of this store's answers without a use since `since` (Unix seconds)."""
-        old = answers.c.used < int(since)
-        query = select(answers.c.key).where(old, answers.c.store == self.store)
+        old = sql.answers.c.used < int(since)
+        query = sql.select(sql.answers.c.key).where(old, sql.answers.c.store == self.store)
         found = {row.key for row in self.database.read(query)}
         return found if self.own is None else found | self.own.unused(since)
 
     def bytes_of(self, keys: Sequence[bytes]) -> int:
         """Return the size of these answers in the database, in bytes."""
-        query = select(func.coalesce(func.sum(func.length(answers.c.value)), 0))
-        size = sum(row[0] for row in self.database.read_keys(query, answers.c.key, keys))
+        query = sql.select(sql.func.coalesce(sql.func.sum(sql.func.length(sql.answers.c.value)), 0))
+        size = sum(row[0] for row in self.database.read_keys(query, sql.answers.c.key, keys))
         return int(size) + (0 if self.own is None else self.own.bytes_of(keys))
 
     def prune(self, keys: Sequence[bytes]) -> None:
         """Delete these answers."""
         if not keys:
             return
-        read = partial(self.database.read_keys, select(answers.c.value).where(answers.c.is_file))
-        files = {row.value for row in read(answers.c.key, keys)} if self.files is not None else ()
-        self.database.delete(answers.c.key, keys)
+        read = partial(
+            self.database.read_keys, sql.select(sql.answers.c.value).where(sql.answers.c.is_file)
+        )
+        files = (
+            {row.value for row in read(sql.answers.c.key, keys)} if self.files is not None else ()
+        )
+        self.database.delete(sql.answers.c.key, keys)
         self.database.checkpoint()
-        still_used = {row.value for row in read(answers.c.value, list(files))}
+        still_used = {row.value for row in read(sql.answers.c.value, list(files))}
         for digest in files:
             if self.files is not None and digest not in still_used:
                 self.files.remove_file(_file(digest))

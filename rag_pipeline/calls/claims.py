@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Select, select
-
+from rag_pipeline.calls import sql
 from rag_pipeline.calls.cache import CallCache
 from rag_pipeline.calls.processes import is_alive
-from rag_pipeline.calls.schema import answers, claims, processes
 
 _POLL_SECONDS, _SHARED_POLL_SECONDS = 0.2, 0.5
 """Seconds between two queries for the claims of other runs, in a file and in Postgres."""
@@ -38,14 +36,14 @@ class Claims:
     def take(self, keys: Sequence[bytes]) -> set[bytes]:
         """Claim and return the keys that have no answer and no claim of another block."""
         database = self.cache.database
-        upsert = database.upsert(claims, "owner", "process")
+        upsert = database.upsert(sql.claims, "owner", "process")
         mine = {"owner": self.owner, "process": database.process_name}
 
-        def work(connection: Connection) -> set[bytes]:
-            rows = connection.execute(self._others.where(claims.c.key.in_(keys))).all()
+        def work(connection: "sql.Connection") -> set[bytes]:
+            rows = connection.execute(self._others.where(sql.claims.c.key.in_(keys))).all()
             taken = _taken(rows, database.now(connection)) if rows else set()
             # Read answers after claims: a claim is released after its answer is stored.
-            query = select(answers.c.key).where(answers.c.key.in_(keys))
+            query = sql.select(sql.answers.c.key).where(sql.answers.c.key.in_(keys))
             taken.update(row.key for row in connection.execute(query))
             free = [key for key in keys if key not in taken]
             if free:
@@ -56,7 +54,7 @@ class Claims:
 
     def give_up(self, keys: Sequence[bytes]) -> None:
         """Release the keys of failed calls, because other runs may make these calls."""
-        self.cache.database.delete(claims.c.key, keys, claims.c.owner == self.owner)
+        self.cache.database.delete(sql.claims.c.key, keys, sql.claims.c.owner == self.owner)
 
     def wait(self, keys: Sequence[bytes], known: dict[bytes, bytes]) -> list[bytes]:
         """Wait for the answers of other runs, and add them to `known`.
@@ -66,7 +64,7 @@ class Claims:
         """
         database, left = self.cache.database, list(keys)
         while left:
-            rows = list(database.read_keys(self._others, claims.c.key, left))
+            rows = list(database.read_keys(self._others, sql.claims.c.key, left))
             taken = _taken(rows, database.now()) if rows else set()
             known.update(self.cache.get(left))
             left = [key for key in left if key not in known]
@@ -76,11 +74,13 @@ class Claims:
         return left
 
     @property
-    def _others(self) -> Select[Any]:
+    def _others(self) -> "sql.Select[Any]":
         """Return a query for the claims of other `with` blocks and the processes that hold them."""
         own = {self.owner, *self.cache.database.unreleased}
-        query = select(claims.c.key, processes).where(claims.c.owner.not_in(own))
-        return query.join_from(claims, processes, claims.c.process == processes.c.process)
+        query = sql.select(sql.claims.c.key, sql.processes).where(sql.claims.c.owner.not_in(own))
+        return query.join_from(
+            sql.claims, sql.processes, sql.claims.c.process == sql.processes.c.process
+        )
 
 
 def _taken(rows: Iterable[Any], now: float) -> set[bytes]:

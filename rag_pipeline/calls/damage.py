@@ -6,25 +6,23 @@ from contextlib import closing, suppress
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Table, select
-
-from rag_pipeline.calls import cache, schema
+from rag_pipeline.calls import cache, sql
 from rag_pipeline.calls.costs import ledger
 from rag_pipeline.calls.database import KEYS_AT_ONCE, Database
 
-_TEMPORARY = (schema.claims, schema.processes, schema.rate_limits)
+_TEMPORARY = (sql.claims, sql.processes, sql.rate_limits)
 
 
 def damaged_answers(database: Database) -> list[bytes]:
     """Read all answers, and return the keys of the damaged answers."""
-    columns = (schema.answers.c[name] for name in ("key", "value", "hash"))
-    return [row.key for row in database.read(select(*columns)) if not cache.is_whole(*row)]
+    columns = (sql.answers.c[name] for name in ("key", "value", "hash"))
+    return [row.key for row in database.read(sql.select(*columns)) if not cache.is_whole(*row)]
 
 
 def damaged_charges(database: Database) -> list[int]:
     """Return the ids of the damaged charges."""
-    columns = (schema.charges.c[name] for name in ("id", "hash", *ledger.COLUMNS))
-    rows = database.read(select(*columns))
+    columns = (sql.charges.c[name] for name in ("id", "hash", *ledger.COLUMNS))
+    rows = database.read(sql.select(*columns))
     return [number for number, stored, *values in rows if not ledger.is_whole(values, stored)]
 
 
@@ -38,7 +36,7 @@ def salvage(database: Database) -> None:
     mended = Database(path.with_name(f".tmp-{path.name}"))
     mended.path.unlink(missing_ok=True)
     len(cache.CallCache(mended))  # creates the file, even if no row can be read
-    for table in schema.metadata.sorted_tables:
+    for table in sql.metadata.sorted_tables:
         insert = mended.upsert(table)
         for rows in _read_damaged(database, table) if table not in _TEMPORARY else ():
             if kept := [row for row in rows if _is_whole(table, row)]:
@@ -50,15 +48,15 @@ def salvage(database: Database) -> None:
     mended.path.replace(path)
 
 
-def _is_whole(table: Table, row: dict[str, Any]) -> bool:
-    if table is schema.answers:
+def _is_whole(table: sql.Table, row: dict[str, Any]) -> bool:
+    if table is sql.answers:
         return cache.is_whole(row["key"], row["value"], row["hash"])
-    if table is schema.charges:
+    if table is sql.charges:
         return ledger.is_whole([row[name] for name in ledger.COLUMNS], row["hash"])
     return True
 
 
-def _read_damaged(database: Database, table: Table) -> Iterator[list[dict[str, Any]]]:
+def _read_damaged(database: Database, table: sql.Table) -> Iterator[list[dict[str, Any]]]:
     """Yield the readable rows of a table in lists. A row may come twice."""
     names = table.columns.keys()
     query = f"SELECT {', '.join(names)} FROM {table.name} ORDER BY rowid"

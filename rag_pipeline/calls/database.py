@@ -14,14 +14,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
-import sqlalchemy as sa
-from sqlalchemy import Column, Connection, Engine, Select, Table
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool
-
-from rag_pipeline.calls import earlier_build
+from rag_pipeline.calls import earlier_build, sql
 from rag_pipeline.calls.processes import enlist
-from rag_pipeline.calls.schema import claims, metadata
 from rag_pipeline.errors import ConfigError, StoreError, import_extra
 
 VARIABLE = "RAG_DATABASE_URL"
@@ -38,8 +32,8 @@ _CONNECT_SECONDS = 10
 _BLOCKED = {"40001", "40P01"}
 """Postgres's error codes for transactions that blocked each other."""
 _REPAIR = "`rag doctor --full --repair` keeps the readable rows"
-_LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('rag_pipeline ' || :name, 0))")
-_NOW = sa.select(sa.extract("epoch", sa.func.clock_timestamp()))
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('rag_pipeline ' || :name, 0))"
+_NOW = "SELECT extract(epoch FROM clock_timestamp())"
 
 T = TypeVar("T")
 
@@ -50,10 +44,10 @@ class Database:
     Threads share the object. A forked process opens its own connections.
     """
 
-    def __init__(self, address: Path | sa.URL) -> None:
+    def __init__(self, address: "Path | sql.URL") -> None:
         self.address = address
         self._lock = RLock()
-        self._engine: Engine | None = None
+        self._engine: sql.Engine | None = None
         self._process: str | None = None
         self._pid = 0
         self.unreleased: set[str] = set()
@@ -62,7 +56,7 @@ class Database:
     @property
     def is_shared(self) -> bool:
         """Return whether other machines may use the database."""
-        return isinstance(self.address, sa.URL)
+        return not isinstance(self.address, Path)
 
     @property
     def path(self) -> Path:
@@ -97,34 +91,34 @@ class Database:
     def release_claims(self) -> None:
         """Delete the claims of the owners in `unreleased`. Raise StoreError if that fails."""
         owners = frozenset(self.unreleased)
-        self.delete(claims.c.owner, [*owners])
+        self.delete(sql.claims.c.owner, [*owners])
         self.unreleased -= owners
 
     def is_open_as(self, process: str) -> bool:
         """Return whether the database is still open under this process name."""
         return self._process == process
 
-    def write(self, work: Callable[[Connection], T], lock: str = "") -> T:
+    def write(self, work: Callable[["sql.Connection"], T], lock: str = "") -> T:
         """Call `work` in one transaction and return its value. Raise StoreError if it fails.
 
         In SQLite one transaction writes at a time. In Postgres, transactions with the same `lock`
         run one after the other. `work` may run again, so it must have no other effect than writes.
         """
 
-        def transaction(engine: Engine) -> T:
+        def transaction(engine: "sql.Engine") -> T:
             with engine.begin() as connection:
                 if not self.is_shared:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 elif lock:
-                    connection.execute(_LOCK, {"name": lock})
+                    connection.execute(sql.text(_LOCK), {"name": lock})
                 return work(connection)
 
         return self._repeated(transaction)
 
-    def read(self, query: sa.Executable) -> Sequence[Any]:
+    def read(self, query: "sql.Executable") -> Sequence[Any]:
         """Return the rows of a query, with columns as attributes. Raise StoreError if it fails."""
 
-        def rows(engine: Engine) -> Sequence[Any]:
+        def rows(engine: "sql.Engine") -> Sequence[Any]:
             with engine.connect() as connection:
                 if self.is_shared:
                     connection = connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -133,43 +127,43 @@ class Database:
         return self._repeated(rows)
 
     def read_keys(
-        self, query: Select[Any], column: Column[Any], keys: Sequence[bytes]
+        self, query: "sql.Select[Any]", column: "sql.Column[Any]", keys: Sequence[bytes]
     ) -> Iterator[Any]:
         """Yield the rows of a query with one of the `keys` in `column`. `keys` may be many."""
         for part in parts(keys):
             yield from self.read(query.where(column.in_(part)))
 
-    def delete(self, column: Column[Any], values: Sequence[Any], *conditions: Any) -> None:
+    def delete(self, column: "sql.Column[Any]", values: Sequence[Any], *conditions: Any) -> None:
         """Delete the rows that have one of the values in a column and meet all conditions."""
 
-        def work(connection: Connection) -> None:
+        def work(connection: "sql.Connection") -> None:
             for part in parts(values):
-                connection.execute(sa.delete(column.table).where(column.in_(part), *conditions))
+                connection.execute(sql.delete(column.table).where(column.in_(part), *conditions))
 
         self.write(work)
 
-    def insert(self, table: Table) -> Any:
+    def insert(self, table: "sql.Table") -> Any:
         """Return this database's INSERT, which accepts a conflict clause."""
         return _insert(table, self.is_shared)
 
-    def upsert(self, table: Table, *changed: str) -> Any:
+    def upsert(self, table: "sql.Table", *changed: str) -> Any:
         """Return an INSERT that updates the columns `changed` of existing rows, if any."""
         return _upsert(self.is_shared, table, changed)
 
-    def now(self, connection: Connection | None = None) -> float:
+    def now(self, connection: "sql.Connection | None" = None) -> float:
         """Return the time in Unix seconds, for Postgres by the clock of its server."""
         if not self.is_shared:
             return time.time()
         if connection is None:
-            return float(self.read(_NOW)[0][0])
-        return float(connection.execute(_NOW).scalar_one())
+            return float(self.read(sql.text(_NOW))[0][0])
+        return float(connection.execute(sql.text(_NOW)).scalar_one())
 
     def check(self) -> None:
         """Raise StoreError if a SQLite file is damaged. Postgres checks its own files."""
         if self.is_shared:
             return
         try:
-            problem = str(self.read(sa.text("PRAGMA integrity_check(1)"))[0][0])
+            problem = str(self.read(sql.text("PRAGMA integrity_check(1)"))[0][0])
         except StoreError as error:
             raise StoreError(f"{error}; {_REPAIR}") from None
         if problem != "ok":
@@ -180,7 +174,7 @@ class Database:
         if self.is_shared:
             return
         (free,), (pages,) = (
-            self.read(sa.text(f"PRAGMA {n}_count"))[0] for n in ("freelist", "page")
+            self.read(sql.text(f"PRAGMA {n}_count"))[0] for n in ("freelist", "page")
         )
         if free > free_share * pages:
             self._repeated(_vacuum)
@@ -189,7 +183,7 @@ class Database:
     def checkpoint(self) -> None:
         """Move the log of a SQLite file into the file, and empty the log."""
         if not self.is_shared:
-            self.read(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
+            self.read(sql.text("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def close(self) -> None:
         """Close all connections. The next call opens them again."""
@@ -200,13 +194,13 @@ class Database:
 
     # --- connections ---
 
-    def _repeated(self, work: Callable[[Engine], T]) -> T:
+    def _repeated(self, work: Callable[["sql.Engine"], T]) -> T:
         until, pause = time.monotonic() + _PATIENCE, 0.05
         while True:
             was_open = self._engine is not None
             try:
                 return work(self._opened())
-            except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            except (sql.SQLAlchemyError, sqlite3.Error, OSError) as error:
                 if not (was_open and _may_pass(error)) or time.monotonic() > until:
                     reason = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
                     cure = f"; start the database, or change {VARIABLE}" if self.is_shared else ""
@@ -217,7 +211,7 @@ class Database:
             time.sleep(pause)
             pause = min(2 * pause, 2.0)
 
-    def _opened(self) -> Engine:
+    def _opened(self) -> "sql.Engine":
         with self._lock:
             self._leave_parent()
             if self._engine is None:
@@ -237,19 +231,22 @@ class Database:
                 self._engine.dispose(close=False)
             self._engine, self._process, self._pid = None, None, os.getpid()
 
-    def _connected(self) -> Engine:
+    def _connected(self) -> "sql.Engine":
         # Without a maximum, no thread waits for the connection of another thread.
         options: dict[str, Any] = {"pool_size": 5, "max_overflow": -1, "pool_use_lifo": True}
         if isinstance(self.address, Path):
-            options |= {"creator": partial(connect_sqlite, self.address), "poolclass": QueuePool}
-            return sa.create_engine("sqlite://", **options)
+            options |= {
+                "creator": partial(connect_sqlite, self.address),
+                "poolclass": sql.QueuePool,
+            }
+            return sql.create_engine("sqlite://", **options)
         import_extra("psycopg2", "psycopg2-binary", "postgres")
-        return sa.create_engine(
+        return sql.create_engine(
             self.address, executemany_mode="values_plus_batch",
             connect_args={"connect_timeout": _CONNECT_SECONDS}, **options,
         )  # fmt: skip
 
-    def _create_file(self, engine: Engine) -> None:
+    def _create_file(self, engine: "sql.Engine") -> None:
         """Create the tables of a SQLite file, or adopt the tables of an earlier version."""
         with engine.connect() as connection:
             if (found := _format(connection)) == FORMAT:
@@ -263,7 +260,7 @@ class Database:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")  # only one process creates tables
                 if _format(connection) != FORMAT:
                     earlier_build.rename_answers(connection)
-                    metadata.create_all(connection)
+                    sql.metadata.create_all(connection)
                     if has_charges:
                         earlier_build.copy_charges(connection)
                     connection.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")
@@ -272,19 +269,19 @@ class Database:
             earlier_build.remove_files(self.path)
 
 
-def _create_tables(engine: Engine) -> None:
+def _create_tables(engine: "sql.Engine") -> None:
     with engine.begin() as connection:
         # Without a lock, CREATE TABLE IF NOT EXISTS fails for one of two concurrent processes.
-        connection.execute(_LOCK, {"name": "schema"})
-        metadata.create_all(connection)
+        connection.execute(sql.text(_LOCK), {"name": "schema"})
+        sql.metadata.create_all(connection)
 
 
-def _vacuum(engine: Engine) -> None:
+def _vacuum(engine: "sql.Engine") -> None:
     with engine.connect() as connection:
         connection.exec_driver_sql("VACUUM")
 
 
-def _insert(table: Table, is_shared: bool) -> Any:
+def _insert(table: "sql.Table", is_shared: bool) -> Any:
     if is_shared:
         from sqlalchemy.dialects.postgresql import insert as shared_insert
 
@@ -295,7 +292,7 @@ def _insert(table: Table, is_shared: bool) -> Any:
 
 
 @cache
-def _upsert(is_shared: bool, table: Table, changed: tuple[str, ...]) -> Any:
+def _upsert(is_shared: bool, table: "sql.Table", changed: tuple[str, ...]) -> Any:
     insert = _insert(table, is_shared)
     if not changed:
         return insert.on_conflict_do_nothing()
@@ -309,13 +306,13 @@ def parts(keys: Sequence[T], most: int = KEYS_AT_ONCE) -> Iterator[Sequence[T]]:
     return (keys[i : i + most] for i in range(0, len(keys), most))
 
 
-def _format(connection: Connection) -> int:
+def _format(connection: "sql.Connection") -> int:
     return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
 
 
 def _may_pass(error: Exception) -> bool:
     """Return whether an error of Postgres is temporary, such as a restart or a deadlock."""
-    if not isinstance(error, DBAPIError) or isinstance(error.orig, sqlite3.Error):
+    if not isinstance(error, sql.DBAPIError) or isinstance(error.orig, sqlite3.Error):
         return False
     refused = type(error.orig).__name__ == "OperationalError" and error.statement is None
     code = str(getattr(error.orig, "pgcode", None))
@@ -375,8 +372,8 @@ def shared_database() -> Database | None:
 @cache
 def _shared(address: str, variable: str) -> Database:
     try:
-        url = sa.make_url(address)
-    except ArgumentError:
+        url = sql.make_url(address)
+    except sql.ArgumentError:
         raise ConfigError(f"{variable}: the value is not an address; {_EXPECTED}") from None
     if url.get_backend_name() not in ("postgres", "postgresql"):
         raise ConfigError(f"{variable}: {url.drivername}://{url.host}: {_EXPECTED}")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection
+from rag_pipeline.calls import sql
 
 _CHARGE = (
     "time, corpus, asset, partition, configurations, kind, provider, model, "
@@ -26,7 +26,7 @@ _ADDED = {
 
 
 @contextmanager
-def attached(connection: Connection, path: Path) -> Iterator[bool]:
+def attached(connection: "sql.Connection", path: Path) -> Iterator[bool]:
     """Attach `costs.sqlite` to the connection, and yield whether this file exists."""
     costs = path.with_name("costs.sqlite")
     exists = path.name == "calls.sqlite" and costs.exists()
@@ -40,7 +40,7 @@ def attached(connection: Connection, path: Path) -> Iterator[bool]:
             connection.exec_driver_sql("DETACH costs")
 
 
-def rename_answers(connection: Connection) -> None:
+def rename_answers(connection: "sql.Connection") -> None:
     """Give the tables of answers and failures the names of the schema, and add missing columns."""
     if columns := _columns(connection, "main", "calls"):
         connection.exec_driver_sql("ALTER TABLE calls RENAME TO rag_answers")
@@ -52,7 +52,7 @@ def rename_answers(connection: Connection) -> None:
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def copy_charges(connection: Connection) -> None:
+def copy_charges(connection: "sql.Connection") -> None:
     """Copy the charges of an attached `costs.sqlite`."""
     if columns := _columns(connection, "costs", "charges"):
         stored = "hash" if "hash" in columns else "NULL"
@@ -73,6 +73,6 @@ def remove_files(path: Path) -> None:
                 file.unlink(missing_ok=True)
 
 
-def _columns(connection: Connection, database: str, table: str) -> list[str]:
+def _columns(connection: "sql.Connection", database: str, table: str) -> list[str]:
     rows = connection.exec_driver_sql(f"PRAGMA {database}.table_info({table})")
     return [row[1] for row in rows]

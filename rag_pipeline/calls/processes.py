@@ -14,9 +14,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, delete
-
-from rag_pipeline.calls.schema import processes
+from rag_pipeline.calls import sql
 from rag_pipeline.errors import StoreError
 
 if TYPE_CHECKING:
@@ -33,11 +31,11 @@ def enlist(database: "Database") -> str:
     """
     name, closed = uuid4().hex, Event()
 
-    def work(connection: Connection) -> None:
+    def work(connection: "sql.Connection") -> None:
         now = database.now(connection)
-        rows = connection.execute(processes.select()).all()
+        rows = connection.execute(sql.processes.select()).all()
         ended = [row.process for row in rows if not is_alive(row, now)]
-        connection.execute(delete(processes).where(processes.c.process.in_(ended)))
+        connection.execute(sql.delete(sql.processes).where(sql.processes.c.process.in_(ended)))
         _renew(database, connection, name)
 
     database.write(work)
@@ -66,11 +64,11 @@ def _renew_until(database: "weakref.ref[Database]", name: str, closed: Event) ->
         del found
 
 
-def _renew(database: "Database", connection: Connection, name: str) -> None:
+def _renew(database: "Database", connection: "sql.Connection", name: str) -> None:
     # An upsert: another machine may have deleted the row.
     pid, seen = os.getpid(), database.now(connection)
     row = {"process": name, "machine": _machine(), "pid": pid, "started": _started(pid)}
-    connection.execute(database.upsert(processes, "seen"), {**row, "seen": seen})
+    connection.execute(database.upsert(sql.processes, "seen"), {**row, "seen": seen})
 
 
 @cache

@@ -12,10 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from sqlalchemy import Connection, select
-
+from rag_pipeline.calls import sql
 from rag_pipeline.calls.database import Database
-from rag_pipeline.calls.schema import rate_limits
 from rag_pipeline.errors import StoreError
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -161,14 +159,14 @@ class RateLimiter:
             return work()
         database = self.database()
 
-        def transaction(connection: Connection) -> T:
-            query = select(rate_limits.c.state).where(rate_limits.c.name == self.name)
+        def transaction(connection: "sql.Connection") -> T:
+            query = sql.select(sql.rate_limits.c.state).where(sql.rate_limits.c.name == self.name)
             self._load(connection.execute(query).scalar_one_or_none())
             result = work()
             buckets = {name: asdict(bucket) for name, bucket in self._buckets.items()}
             state = json.dumps({"buckets": buckets, "paused_until": self._paused_until})
             row = {"name": self.name, "state": state}
-            connection.execute(database.upsert(rate_limits, "state"), row)
+            connection.execute(database.upsert(sql.rate_limits, "state"), row)
             return result
 
         try:

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import select
-
+from rag_pipeline.calls import sql
 from rag_pipeline.calls.cache import NO_USAGE, CallCache
 from rag_pipeline.calls.costs import CallKind, ChargedTokens, Learned, estimating
-from rag_pipeline.calls.schema import answers
 from rag_pipeline.config import Settings
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
@@ -76,7 +74,7 @@ class RecordingCache(CallCache):
         if not self.database.exists:
             return {}
         # Unlike a run, a dry run does not update the last use of the answers.
-        rows = self.database.read_keys(select(answers), answers.c.key, keys)
+        rows = self.database.read_keys(sql.select(sql.answers), sql.answers.c.key, keys)
         found = ((row.key, self._content(row)) for row in rows)
         return {key: value for key, value in found if value is not None}
 

@@ -12,9 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, delete, select, update
-
-from rag_pipeline.calls import Asking, CallCache, Claims, Database, costs, schema
+from rag_pipeline.calls import Asking, CallCache, Claims, Database, costs, sql
 from rag_pipeline.calls.database import parts
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import ChatSettings, RemoteModel
@@ -33,7 +31,6 @@ _MOST_SUBMISSIONS = 3
 _SUBMITTING = b"submitting a batch"
 """A process claims this key while it submits batches."""
 _LOCK_POLL_SECONDS = 0.2
-_BATCHES, _REQUESTS = schema.batches, schema.requests
 
 
 def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, asking: Asking) -> None:
@@ -236,41 +233,45 @@ class BatchNotes:
 
     def tokens(self, keys: Sequence[bytes]) -> dict[bytes, tuple[str, str | None]]:
         """Return the token and batch id of each noted key. Before submission, the id is None."""
-        query = select(_REQUESTS, _BATCHES.c.batch_id).join_from(
-            _REQUESTS, _BATCHES, _REQUESTS.c.token == _BATCHES.c.token
+        query = sql.select(sql.requests, sql.batches.c.batch_id).join_from(
+            sql.requests, sql.batches, sql.requests.c.token == sql.batches.c.token
         )
-        rows = self._database.read_keys(query, _REQUESTS.c.key, keys)
+        rows = self._database.read_keys(query, sql.requests.c.key, keys)
         return {row.key: (row.token, row.batch_id) for row in rows}
 
     def keys(self, token: str) -> list[bytes]:
         """Return the keys of the requests that are noted under a token."""
-        query = select(_REQUESTS.c.key).where(_REQUESTS.c.token == token)
+        query = sql.select(sql.requests.c.key).where(sql.requests.c.token == token)
         return [row.key for row in self._database.read(query)]
 
     def add(self, token: str, keys: Sequence[bytes]) -> None:
         """Note requests before they are submitted."""
         rows = [{"key": key, "token": token} for key in keys]
 
-        def work(connection: Connection) -> None:
-            batch = self._database.upsert(_BATCHES, "batch_id")
+        def work(connection: "sql.Connection") -> None:
+            batch = self._database.upsert(sql.batches, "batch_id")
             connection.execute(batch, {"token": token, "batch_id": None})
-            connection.execute(self._database.upsert(_REQUESTS, "token"), rows)
+            connection.execute(self._database.upsert(sql.requests, "token"), rows)
 
         self._database.write(work)
 
     def submitted(self, token: str, batch_id: str) -> None:
         """Note the id of the batch with a token."""
-        noted = update(_BATCHES).where(_BATCHES.c.token == token).values(batch_id=batch_id)
+        noted = (
+            sql.update(sql.batches).where(sql.batches.c.token == token).values(batch_id=batch_id)
+        )
         self._database.write(lambda connection: connection.execute(noted))
 
     def release(self, token: str, keys: Collection[bytes]) -> None:
         """Forget these requests of a token, and all batches without requests."""
-        empty = delete(_BATCHES).where(_BATCHES.c.token.not_in(select(_REQUESTS.c.token)))
+        empty = sql.delete(sql.batches).where(
+            sql.batches.c.token.not_in(sql.select(sql.requests.c.token))
+        )
 
-        def work(connection: Connection) -> None:
+        def work(connection: "sql.Connection") -> None:
             for part in parts(list(keys)):
-                own = _REQUESTS.c.token == token, _REQUESTS.c.key.in_(part)
-                connection.execute(delete(_REQUESTS).where(*own))
+                own = sql.requests.c.token == token, sql.requests.c.key.in_(part)
+                connection.execute(sql.delete(sql.requests).where(*own))
             connection.execute(empty)
 
         self._database.write(work)

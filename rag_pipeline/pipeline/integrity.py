@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rag_pipeline import release as releases
-from rag_pipeline.calls import Database, schema
+from rag_pipeline.calls import Database, sql
 from rag_pipeline.calls.damage import damaged_answers, damaged_charges, salvage
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.results import RUN
@@ -167,9 +167,9 @@ def _damaged_calls(database: Database) -> Iterator[Finding]:
         return
     for count, what, then, mend in (
         (len(answers), "answers", "later runs pay again for the answers that they need",
-         partial(database.delete, schema.answers.c.key, answers)),
+         partial(database.delete, sql.answers.c.key, answers)),
         (len(charges), "charges", "they no longer count as spent",
-         partial(database.delete, schema.charges.c.id, charges)),
+         partial(database.delete, sql.charges.c.id, charges)),
     ):  # fmt: skip
         if count:
             problem = f"{count} {what} do not match their hashes"

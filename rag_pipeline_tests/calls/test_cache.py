@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from rag_pipeline.calls import CallCache, Database, call_key
 from rag_pipeline.calls.cache import FILE_BYTES
-from rag_pipeline.calls.schema import answers
+from rag_pipeline.calls.sql import answers
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store import SHARED_CALLS, Store

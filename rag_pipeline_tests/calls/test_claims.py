@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from rag_pipeline.calls import CallCache, CallCounts, Claims, processes
-from rag_pipeline.calls.schema import claims
-from rag_pipeline.calls.schema import processes as process_table
+from rag_pipeline.calls.sql import claims
+from rag_pipeline.calls.sql import processes as process_table
 from rag_pipeline.errors import StoreError
 from rag_pipeline.models.chat import Prompt, ask
 from rag_pipeline_tests.testing.databases import opened

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from rag_pipeline.calls import CallCache, CallCounts, Database
 from rag_pipeline.calls.costs import Ledger, Prices, charging
-from rag_pipeline.calls.schema import requests
+from rag_pipeline.calls.sql import requests
 from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline_tests.testing.model_batches import Batches

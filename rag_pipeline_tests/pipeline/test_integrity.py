@@ -13,7 +13,7 @@ from rag_pipeline import release as releases
 from rag_pipeline.calls import Database
 from rag_pipeline.calls.costs import ChargedTokens, Ledger
 from rag_pipeline.calls.damage import damaged_answers, damaged_charges, salvage
-from rag_pipeline.calls.schema import answers
+from rag_pipeline.calls.sql import answers
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
 from rag_pipeline.pipeline.inspection import inspect

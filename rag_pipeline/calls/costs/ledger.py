@@ -22,8 +22,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Select, Table, delete, func, select, update
-
+from rag_pipeline.calls import sql
 from rag_pipeline.calls.costs import purposes
 from rag_pipeline.calls.costs.encodings import encoder
 from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices
@@ -31,7 +30,6 @@ from rag_pipeline.calls.costs.purposes import CallKind, Charge
 from rag_pipeline.calls.costs.tokens import Learned, Sampled
 from rag_pipeline.calls.database import Database, parts
 from rag_pipeline.calls.processes import is_alive
-from rag_pipeline.calls.schema import charges, processes, reservations, token_counts
 from rag_pipeline.errors import BudgetError
 
 COLUMNS = Charge._fields
@@ -81,8 +79,8 @@ class Ledger:
         )  # fmt: skip
         row = _row(charge, call_id or uuid4().hex, self.store)
 
-        def work(connection: Connection) -> None:
-            added = connection.execute(self.database.upsert(charges), row).rowcount
+        def work(connection: "sql.Connection") -> None:
+            added = connection.execute(self.database.upsert(sql.charges), row).rowcount
             request = purposes.request.get()
             if self.budget_usd is not None and request is not None and request.reservation:
                 _cancel(connection, [request.reservation])
@@ -99,16 +97,21 @@ class Ledger:
         """Return the cost of the corpus so far in USD. Charges of all processes count."""
         return self._spent_by(self.database.read)
 
-    def _spent_by(self, read: Callable[[Select[Any]], Sequence[Any]]) -> float:
+    def _spent_by(self, read: Callable[["sql.Select[Any]"], Sequence[Any]]) -> float:
         """Add the charges since the last call to the known sum, and return the sum in USD."""
         with self._lock:
-            query = select(func.coalesce(func.sum(charges.c.usd), 0.0), func.max(charges.c.id))
-            ((usd, last),) = read(query.where(*self._mine(charges), charges.c.id > self._seen))
+            query = sql.select(
+                sql.func.coalesce(sql.func.sum(sql.charges.c.usd), 0.0),
+                sql.func.max(sql.charges.c.id),
+            )
+            ((usd, last),) = read(
+                query.where(*self._mine(sql.charges), sql.charges.c.id > self._seen)
+            )
             self._spent += usd
             self._seen = last or self._seen
             return self._spent
 
-    def _mine(self, table: Table) -> tuple[Any, Any]:
+    def _mine(self, table: "sql.Table") -> tuple[Any, Any]:
         return table.c.store == self.store, table.c.corpus == self.corpus
 
     @property
@@ -145,7 +148,7 @@ class Ledger:
         highest = {name: price.usd(most, batch) for name, (_, most) in requests.items()}
         process = self.database.process_name
 
-        def work(connection: Connection) -> list[str] | None:
+        def work(connection: "sql.Connection") -> list[str] | None:
             spent = self._spent_by(lambda query: connection.execute(query).all())
             reserved, others = self._reserved(connection)
             left = limit - spent - reserved
@@ -160,18 +163,22 @@ class Ledger:
                 return None
             row = {"store": self.store, "corpus": self.corpus, "process": process}
             rows = [{"id": name, "usd": usd, **row} for name, usd in amounts.items()]
-            connection.execute(self.database.upsert(reservations, "usd", "process"), rows)
+            connection.execute(self.database.upsert(sql.reservations, "usd", "process"), rows)
             return list(amounts)
 
         return self.database.write(work, self._account)
 
-    def _reserved(self, connection: Connection) -> tuple[float, bool]:
+    def _reserved(self, connection: "sql.Connection") -> tuple[float, bool]:
         """Return the reserved USD, and whether a running process may still free some of them."""
         query: Any = (
-            select(func.sum(reservations.c.usd).label("usd"), processes)
-            .outerjoin_from(reservations, processes, reservations.c.process == processes.c.process)
-            .where(*self._mine(reservations))
-            .group_by(*processes.columns)
+            sql.select(sql.func.sum(sql.reservations.c.usd).label("usd"), sql.processes)
+            .outerjoin_from(
+                sql.reservations,
+                sql.processes,
+                sql.reservations.c.process == sql.processes.c.process,
+            )
+            .where(*self._mine(sql.reservations))
+            .group_by(*sql.processes.columns)
         )
         rows = connection.execute(query).all()
         now = self.database.now(connection) if rows else 0.0
@@ -186,9 +193,9 @@ class Ledger:
     def keep(self, names: Sequence[str]) -> None:
         """Count reservations as spent, because the costs of their calls are unknown."""
 
-        def work(connection: Connection) -> None:
+        def work(connection: "sql.Connection") -> None:
             for part in parts(names):
-                kept = update(reservations).where(reservations.c.id.in_(part))
+                kept = sql.update(sql.reservations).where(sql.reservations.c.id.in_(part))
                 connection.execute(kept.values(process=""))
 
         if self.budget_usd is not None:
@@ -229,32 +236,33 @@ class Ledger:
         if not self.database.exists:  # a plan creates no file
             return found
         calls = self._calls(provider, model, kind)
-        counts = select(token_counts).where(
-            *(token_counts.c[name] == value for name, value in calls.items()),
-            token_counts.c.calls >= _LEAST_CALLS,
-            token_counts.c.estimated >= _LEAST_TOKENS,
+        counts = sql.select(sql.token_counts).where(
+            *(sql.token_counts.c[name] == value for name, value in calls.items()),
+            sql.token_counts.c.calls >= _LEAST_CALLS,
+            sql.token_counts.c.estimated >= _LEAST_TOKENS,
         )
         rows = self.database.read(counts)
         known = {row.alphabet: row.input / row.estimated for row in rows}
         factors = {name: f for name, f in known.items() if 1 / _MOST_FACTOR <= f <= _MOST_FACTOR}
-        replies = select(func.count(), func.avg(charges.c.output)).where(
-            *(charges.c[name] == value for name, value in calls.items()), charges.c.asset == asset
+        replies = sql.select(sql.func.count(), sql.func.avg(sql.charges.c.output)).where(
+            *(sql.charges.c[name] == value for name, value in calls.items()),
+            sql.charges.c.asset == asset,
         )
         ((count, output),) = self.database.read(replies)
         length = round(output) if count >= _LEAST_CALLS and output else None
         return replace(found, factors=factors, output=length)
 
     def _learn(
-        self, connection: Connection, calls: Mapping[str, str], tokens: ChargedTokens
+        self, connection: "sql.Connection", calls: Mapping[str, str], tokens: ChargedTokens
     ) -> None:
         """Add the tokens of a call to the sums, if its texts are known (see `requesting`)."""
         request = purposes.request.get()
         if request is None or not request.estimate.tokens or not tokens.input:
             return
         estimate = request.estimate
-        insert = self.database.insert(token_counts)
+        insert = self.database.insert(sql.token_counts)
         counts = {"calls": 1, "estimated": estimate.tokens, "input": tokens.input}
-        sums = {name: token_counts.c[name] + insert.excluded[name] for name in counts}
+        sums = {name: sql.token_counts.c[name] + insert.excluded[name] for name in counts}
         upsert = insert.on_conflict_do_update(index_elements=[*calls, "alphabet"], set_=sums)
         connection.execute(upsert, {**calls, "alphabet": estimate.alphabet, **counts})
 
@@ -263,8 +271,10 @@ class Ledger:
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
         """Yield the charges of the corpus after a `position`, oldest first."""
-        query = select(*(charges.c[name] for name in COLUMNS))
-        query = query.where(*self._mine(charges), charges.c.id > after).order_by(charges.c.id)
+        query = sql.select(*(sql.charges.c[name] for name in COLUMNS))
+        query = query.where(*self._mine(sql.charges), sql.charges.c.id > after).order_by(
+            sql.charges.c.id
+        )
         for row in self.database.read(query):
             configurations = tuple(json.loads(row.configurations))
             yield Charge(*row)._replace(configurations=configurations, batch=bool(row.batch))
@@ -274,26 +284,34 @@ class Ledger:
 
         The calls are grouped by kind, provider, model and asset.
         """
-        by = [charges.c[name] for name in ("kind", "provider", "model", "asset")]
-        sums = func.count(), func.coalesce(func.sum(charges.c.usd), 0.0)
-        query = select(*by, *sums).where(*self._mine(charges), charges.c.id > after).group_by(*by)
+        by = [sql.charges.c[name] for name in ("kind", "provider", "model", "asset")]
+        sums = sql.func.count(), sql.func.coalesce(sql.func.sum(sql.charges.c.usd), 0.0)
+        query = (
+            sql.select(*by, *sums)
+            .where(*self._mine(sql.charges), sql.charges.c.id > after)
+            .group_by(*by)
+        )
         return [(tuple(row[:4]), row[4], row[5]) for row in self.database.read(query)]
 
     def position(self) -> int:
         """Return the id of the newest charge, or 0. The result is an `after` for later reads."""
-        return int(self.database.read(select(func.coalesce(func.max(charges.c.id), 0)))[0][0])
+        return int(
+            self.database.read(sql.select(sql.func.coalesce(sql.func.max(sql.charges.c.id), 0)))[0][
+                0
+            ]
+        )
 
     def take_over(self, own: Database) -> None:
         """Move the charges of `own`, a database of only this machine, into this ledger."""
         if not own.exists:
             return
-        columns = (c for c in charges.columns if c.name not in ("id", "store"))
-        rows = own.read(select(*columns).order_by(charges.c.id))
+        columns = (c for c in sql.charges.columns if c.name not in ("id", "store"))
+        rows = own.read(sql.select(*columns).order_by(sql.charges.c.id))
         if rows:
             moved = [{**row._mapping, "store": self.store} for row in rows]
-            insert = self.database.upsert(charges)
+            insert = self.database.upsert(sql.charges)
             self.database.write(lambda connection: connection.execute(insert, moved))
-            own.write(lambda connection: connection.execute(delete(charges)))
+            own.write(lambda connection: connection.execute(sql.delete(sql.charges)))
 
 
 def _fitting(highest: Mapping[str, float], left: float) -> dict[str, float]:
@@ -307,9 +325,9 @@ def _fitting(highest: Mapping[str, float], left: float) -> dict[str, float]:
     return fitting
 
 
-def _cancel(connection: Connection, names: Sequence[str]) -> None:
+def _cancel(connection: "sql.Connection", names: Sequence[str]) -> None:
     for part in parts(names):
-        connection.execute(delete(reservations).where(reservations.c.id.in_(part)))
+        connection.execute(sql.delete(sql.reservations).where(sql.reservations.c.id.in_(part)))
 
 
 def _row(charge: Charge, call_id: str, store: str) -> dict[str, Any]:

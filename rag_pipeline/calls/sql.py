@@ -1,12 +1,32 @@
-"""The tables of the calls database, the same in SQLite and in Postgres.
+"""SQLAlchemy, and the tables of the calls database, the same in SQLite and in Postgres.
 
-All names begin with `rag_`: in Postgres the tables may be in the database of Dagster.
+The first use of a name here imports the module: a search with packaged models opens no database.
+All tables begin with `rag_`: in Postgres they may be in the database of Dagster.
 """
 
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import BigInteger, Boolean, Column, Dialect, Float, Integer, Table, Text
+from sqlalchemy import URL as URL
+from sqlalchemy import BigInteger, Boolean, Dialect, Float, Integer, Text
+from sqlalchemy import Column as Column
+from sqlalchemy import Connection as Connection
+from sqlalchemy import Engine as Engine
+from sqlalchemy import Executable as Executable
+from sqlalchemy import Select as Select
+from sqlalchemy import Table as Table
+from sqlalchemy import bindparam as bindparam
+from sqlalchemy import create_engine as create_engine
+from sqlalchemy import delete as delete
+from sqlalchemy import func as func
+from sqlalchemy import make_url as make_url
+from sqlalchemy import select as select
+from sqlalchemy import text as text
+from sqlalchemy import update as update
+from sqlalchemy.exc import ArgumentError as ArgumentError
+from sqlalchemy.exc import DBAPIError as DBAPIError
+from sqlalchemy.exc import SQLAlchemyError as SQLAlchemyError
+from sqlalchemy.pool import QueuePool as QueuePool
 
 metadata = sa.MetaData()
 
