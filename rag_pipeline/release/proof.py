@@ -60,6 +60,7 @@ class KeptAnswer(BaseModel):
 class Held:
     """The tables of a release: texts and hashes by document, and the ids of the chunks."""
 
+    corpus: str
     release: Release
     documents: dict[str, tuple[str, str]]
     chunks: set[str]
@@ -78,35 +79,37 @@ def read_answer(file: Path) -> KeptAnswer:
         raise InputError(f"{file}: not an answer of this program: {error}") from None
 
 
-def prove(answer: KeptAnswer, workspace: Workspace, bundle: Path | None = None) -> Release:
+def prove(answer: KeptAnswer, place: Workspace | Path) -> Held:
     """Compare an answer's sources with the documents of its release, and return the release.
 
-    Only sources from the workspace's corpus are compared. The release is read from `bundle`, or
-    from the store if `bundle` is None. Raise CheckFailedError, with the reason, for a wrong
-    release, or if a document, chunk or word differs from a source.
+    `place` is the workspace of a corpus, or a bundle. Only sources from its corpus are compared.
+    Raise CheckFailedError, with the reason, for a wrong release, or if a document, chunk or word
+    differs from a source.
     """
-    corpus = workspace.config.corpus
-    named = next((one for one in answer.releases if one.corpus == corpus), None)
-    if named is None:
-        others = ", ".join(one.corpus for one in answer.releases) or "none"
-        raise CheckFailedError(f"the answer is not from the corpus {corpus!r}, but from: {others}")
-    sources = [source for source in answer.sources if source.corpus == corpus]
     if answer.answered and not answer.sources:
         raise CheckFailedError("the answer has no sources, so a proof is impossible")
-    ids = sorted({source.document_id for source in sources})
-    held = _in_store(workspace, named, ids) if bundle is None else _in_bundle(bundle, corpus, ids)
-    release = held.release
+    ids = sorted({source.document_id for source in answer.sources})
+    held = _in_bundle(place, ids) if isinstance(place, Path) else _in_store(place, answer, ids)
+    named, release = _named(answer, held.corpus), held.release
     if (release.created, release.configuration) != (named.released, named.configuration):
         raise CheckFailedError(
             f"the answer is from {named.release} of {named.released} ({named.configuration}), but "
             f"this is {release.release_id} of {release.created} ({release.configuration})"
         )
-    for source in sources:
-        problem = _problem(source, held)
+    for source in answer.sources:
+        problem = _problem(source, held) if source.corpus == held.corpus else None
         if problem is not None:
-            place = f"source [{source.number}], {source.document_id[:200]}"
-            raise CheckFailedError(f"{place}: {problem}")
-    return release
+            cited = f"source [{source.number}], {source.document_id[:200]}"
+            raise CheckFailedError(f"{cited}: {problem}")
+    return held
+
+
+def _named(answer: KeptAnswer, corpus: str) -> KeptRelease:
+    for one in answer.releases:
+        if one.corpus == corpus:
+            return one
+    others = ", ".join(one.corpus for one in answer.releases) or "none"
+    raise CheckFailedError(f"the answer is not from the corpus {corpus!r}, but from: {others}")
 
 
 def _problem(source: KeptSource, held: Held) -> str | None:
@@ -132,9 +135,10 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
-def _in_store(workspace: Workspace, named: KeptRelease, ids: Sequence[str]) -> Held:
+def _in_store(workspace: Workspace, answer: KeptAnswer, ids: Sequence[str]) -> Held:
+    corpus = workspace.config.corpus
     try:
-        release = load(workspace, named.release)
+        release = load(workspace, _named(answer, corpus).release)
     except NotReleasedError as error:
         raise CheckFailedError(f"the store lacks the answer's release: {error}") from None
     pinned = release.pinned
@@ -143,6 +147,7 @@ def _in_store(workspace: Workspace, named: KeptRelease, ids: Sequence[str]) -> H
     vectors = workspace.store.table(pinned.vector_table, None)
     columns = ["document_id", "text", "content_hash"]
     return _held(
+        corpus,
         release,
         workspace.documents().read(columns, ids, pinned.documents_version),
         vectors.read(["document_id", "chunk_id"], ids, pinned.vector_version),
@@ -150,10 +155,8 @@ def _in_store(workspace: Workspace, named: KeptRelease, ids: Sequence[str]) -> H
     )
 
 
-def _in_bundle(file: Path, corpus: str, ids: Sequence[str]) -> Held:
-    with extracted(file) as (name, release, folder):
-        if name != corpus:
-            raise CheckFailedError(f"{file}: belongs to corpus {name!r}, not {corpus!r}")
+def _in_bundle(file: Path, ids: Sequence[str]) -> Held:
+    with extracted(file) as (corpus, release, folder):
         if not (folder / DOCUMENTS).exists():
             raise CheckFailedError(f"{file}: the bundle has no documents")
         with (
@@ -162,10 +165,11 @@ def _in_bundle(file: Path, corpus: str, ids: Sequence[str]) -> Held:
             pa.ipc.open_stream(documents) as texts,
             pa.ipc.open_stream(vectors) as chunks,
         ):
-            return _held(release, texts, chunks, ids)
+            return _held(corpus, release, texts, chunks, ids)
 
 
 def _held(
+    corpus: str,
     release: Release,
     texts: Iterable[pa.RecordBatch],
     chunks: Iterable[pa.RecordBatch],
@@ -184,4 +188,4 @@ def _held(
         for row in batch.select(["document_id", "chunk_id"]).to_pylist()
         if row["document_id"] in wanted
     }
-    return Held(release, documents, known)
+    return Held(corpus, release, documents, known)

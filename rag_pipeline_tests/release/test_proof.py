@@ -48,7 +48,7 @@ def kept(asked, tmp_path):
     return write
 
 
-def test_an_answer_of_each_interface_is_proved(released, packed, kept, tmp_path):
+def test_an_answer_of_each_interface_is_proved(released, packed, kept, tmp_path, monkeypatch):
     with serving(open_assistant([released])) as server:
         chat = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
         answers = {
@@ -62,15 +62,16 @@ def test_an_answer_of_each_interface_is_proved(released, packed, kept, tmp_path)
                 ).structured_content
             ),
         }
+    monkeypatch.chdir(tmp_path)  # a folder without a corpus file
     for name, answer in answers.items():
         file = tmp_path / f"{name}.json"
         file.write_text(answer)
-        for place in ((), ("--bundle", packed)):
-            told = json.loads(said("verify", file, released.config.file, *place, "--json"))
+        for place in ((released.config.file,), ("--bundle", packed)):
+            told = json.loads(said("verify", file, *place, "--json"))
             assert told == {"release": "release-000001", "proved": [1], "other_corpora": []}, name
-    assert "1 source found in release-000001 as cited\n" in said(
-        "verify", file, released.config.file
-    )
+    assert "1 source found in release-000001 as cited\n" in said("verify", file, "--bundle", packed)
+    both = "verify", file, released.config.file, "--bundle", packed
+    assert "name a corpus or a bundle, not both" in refused(*both)
 
 
 ALTERED = {
@@ -96,9 +97,9 @@ ALTERED = {
 @pytest.mark.parametrize(("changes", "reason"), ALTERED.values(), ids=ALTERED)
 def test_what_was_altered_is_refused_with_its_reason(released, packed, kept, changes, reason):
     answer = read_answer(kept(**changes))
-    for place in (None, packed):
+    for place in (released.workspace, packed):
         with pytest.raises(CheckFailedError) as error:
-            prove(answer, released.workspace, place)
+            prove(answer, place)
         assert reason in str(error.value)
 
 
@@ -135,8 +136,8 @@ def test_an_imported_release_proves_by_its_bundle(released, packed, tmp_path):
     made = json.loads(said("ask", QUESTION, file, "--json"))
     (tmp_path / "answer.json").write_text(json.dumps(made))
     answer = read_answer(tmp_path / "answer.json")
-    assert prove(answer, imported.workspace).release_id == imported.release().release_id
-    assert prove(answer, released.workspace, packed).release_id == "release-000001"
+    assert prove(answer, imported.workspace).release.release_id == imported.release().release_id
+    assert prove(answer, packed).release.release_id == "release-000001"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"sources": 1}', '"a"'])

@@ -152,36 +152,35 @@ def verify(
     answer: Annotated[Path, argument("ANSWER", "A file with the JSON of an answer.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    bundle: Annotated[Path | None, option("FILE", "Read the release from this bundle.")] = None,
+    bundle: Annotated[Path | None, option("FILE", "Read the release from a bundle only.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Prove that the documents of a kept answer's release contain the answer's sources.
 
     ANSWER is the output of `rag ask --json`, of the server's `/v1/ask` or chat completions, or of
     the MCP tool `assistant`. The store, or a bundle of `rag export`, must hold the answer's
-    release. The command uses no model and no network. If words are altered, a document is missing
-    or the release differs, the command prints the reason and exits with code 3. The text of the
-    answer itself is not proved.
+    release. A bundle needs no corpus file. The command uses no model and no network. If words are
+    altered, a document is missing or the release differs, the command prints the reason and exits
+    with code 3. The text of the answer itself is not proved.
 
     \b
     Examples:
       rag verify answer.json contracts
-      rag verify answer.json contracts --bundle contracts.zip
+      rag verify answer.json --bundle contracts.zip
     """
-    from rag_pipeline.config import load_config
     from rag_pipeline.release.proof import prove, read_answer
-    from rag_pipeline.workspace import Workspace
 
+    if bundle and (corpus or named):
+        raise InputError(f"{bundle} is of one corpus; name a corpus or a bundle, not both")
     kept = read_answer(answer)
-    workspace = Workspace(load_config(find_corpus_file(corpus, named)))
-    release = prove(kept, workspace, bundle)
-    name = workspace.config.corpus
-    proved = [one.number for one in kept.sources if one.corpus == name]
-    others = sorted({one.corpus for one in kept.sources} - {name})
+    held = prove(kept, bundle or open_corpus(corpus, named).workspace)
+    proved = [one.number for one in kept.sources if one.corpus == held.corpus]
+    others = sorted({one.corpus for one in kept.sources} - {held.corpus})
+    release = held.release.release_id
     if as_json:
-        print_json({"release": release.release_id, "proved": proved, "other_corpora": others})
+        print_json({"release": release, "proved": proved, "other_corpora": others})
         return
-    say(f"{counted(len(proved), 'source')} found in {release.release_id} as cited")
+    say(f"{counted(len(proved), 'source')} found in {release} as cited")
     if others:
         say(f"sources of other corpora, not proved here: {', '.join(others)}")
 
