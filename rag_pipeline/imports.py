@@ -48,6 +48,29 @@ def import_great_expectations() -> Any:
     return importlib.import_module("great_expectations")
 
 
+def start_pyarrow() -> None:
+    """Start pyarrow without pandas, which saves 0.2 of 1.3 seconds and 40 MB.
+
+    pyarrow's first value imports pandas, to recognise data frames. The commands that search pass
+    none to pyarrow. Conversions to pandas still work.
+    """
+    import pyarrow as pa
+
+    sys.meta_path.insert(0, _WithoutPandas)
+    try:
+        pa.scalar(True)
+    finally:
+        sys.meta_path.remove(_WithoutPandas)
+
+
+class _WithoutPandas:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Fail if pandas is imported. Leave all other modules to the next finder."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
 def postpone(*packages: str) -> None:
     """Replace packages by modules that load when their first attribute is read."""
     with _LOCK:

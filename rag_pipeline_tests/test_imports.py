@@ -22,7 +22,7 @@ _MEASURING = {
 _UNREAD = {
     *("rag_pipeline.answering.forms", "rag_pipeline.answering.confidence", "py3langid"),
     *("rag_pipeline.indexing", "rag_pipeline.loading.sources", "rag_pipeline.loading.importers"),
-    *("sqlalchemy", "pathspec", "wcmatch"),
+    *("pandas", "sqlalchemy", "pathspec", "wcmatch"),
 }
 """What answers, builds and shared databases need, and a search does not."""
 _SEARCHING = {
@@ -59,7 +59,7 @@ def _loaded(*arguments: object) -> set[str]:
         ("--help", {"dagster", "lancedb", "jsonschema", "httpx", *_SEARCHING}),
         ("plan", {"dagster", "lancedb", "onnxruntime", "tokenizers", "bm25s"}),
         ("leaderboard", {"dagster", "lancedb", "onnxruntime", "tokenizers", "bm25s"}),
-        ("ask", {"dagster", "lancedb", *_MEASURING} - {"rag_pipeline.assistant"}),
+        ("ask", {"dagster", "lancedb", "pandas", *_MEASURING} - {"rag_pipeline.assistant"}),
         (
             "search",
             {"dagster", "lancedb", "httpx", "jsonschema", "scipy.sparse", *_UNREAD, *_MEASURING},
@@ -90,5 +90,19 @@ def test_what_was_postponed_is_there_when_it_is_asked_for():
         "assert client.TableApi.__name__ == 'TableApi'\n"
         "assert ListTablesRequest(limit=3).limit == 3\n"
         "assert not [n for n, m in sys.modules.items() if type(m) is Postponed]\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True)
+
+
+def test_pyarrow_starts_without_pandas_and_still_converts_to_it():
+    script = (
+        "import sys\n"
+        "from rag_pipeline.imports import start_pyarrow\n"
+        "start_pyarrow()\n"
+        "import lance, pyarrow as pa\n"
+        "assert 'pandas' not in sys.modules\n"
+        "frame = pa.table({'n': [1, None]}).to_pandas()\n"
+        "assert frame['n'].isna().tolist() == [False, True]\n"
+        "assert pa.array(frame['n']).to_pylist() == [1.0, None]\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True)
