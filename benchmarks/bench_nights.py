@@ -22,8 +22,7 @@ import pyarrow as pa
 from benchmarks.shared import heading, options, row, windows
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import Store, Table
-from rag_pipeline.store.lance import indexes
-from rag_pipeline.store.tables import MAX_FRAGMENTS
+from rag_pipeline.store.lance import MAX_FRAGMENTS, indexes
 
 CHUNKS = 10
 """Number of chunks of each document."""

@@ -6,7 +6,6 @@ checks both rules.
 
 Shared by all
     errors             all own errors in one tree
-    deadlines          ends the work of requests that have ended
     entry_points       loads objects of this and other packages by their entry points
     imports, memory    imports large packages on first use; frees unused memory
     datamodels         the data between stages: documents, chunks, queries, answers

@@ -159,8 +159,7 @@ class Corpus:
         return self._settings().calibration or DEFAULT
 
     def _settings(self) -> ReleaseSettings:
-        served = None if self._served is None else self._open()
-        return self.release().typed_settings() if served is None else served.settings
+        return self.release().typed_settings() if self._served is None else self._open().settings
 
     def document_ids(self) -> list[str]:
         """Return the sorted ids of the release's documents."""
@@ -226,8 +225,7 @@ class Corpus:
         return [None if d is None else place_of(d, c.start, c.end) for c, d in found]
 
     def _read(self, document_ids: Sequence[str]) -> Mapping[str, Document]:
-        opened = None if self._served is None else self._open().searcher.index.documents
-        if opened is not None:
+        if self._served and (opened := self._open().searcher.index.documents) is not None:
             return opened.read(document_ids)
         from rag_pipeline.indexing import read_documents
 
@@ -369,8 +367,7 @@ class Corpus:
                     give_way()
                 if self.verify:
                     manifests.verify(self.workspace, release)
-                how = self.is_server, self.mapped
-                served = open_release(self.workspace, release, before, *how)
+                served = open_release(self.workspace, release, before, self.is_server, self.mapped)
             except BaseException as error:  # noqa: BLE001 - the future passes it to waiting callers
                 self._end(opening, None)
                 if self._served is not None:

@@ -345,16 +345,6 @@ class Prompt:
         return [*system, *examples, {"role": "user", "content": self.prefix + self.user}]
 
 
-def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of an object with exactly these properties."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A model's reply. `data` is the value that the prompt's schema or choices ask for."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from rag_pipeline import deadlines
 from rag_pipeline.answering.forms import (
     NEUTRAL_QUERIES,
     contexts_of,
@@ -46,6 +45,7 @@ from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.release.opening import FIRST_QUERY
+from rag_pipeline.search import deadlines
 from rag_pipeline.search.staged import LocalExpansion
 
 _log = logging.getLogger(__name__)

@@ -41,6 +41,16 @@ Value = str | Shown | Sequence[Shown]
 """A value of a placeholder. Passages are numbered from 1."""
 
 
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object with exactly these properties."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 def inert(text: str) -> str:
     """Return a text of the same length in which nothing looks like a tag of a prompt.
 

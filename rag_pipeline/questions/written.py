@@ -11,12 +11,12 @@ from random import Random
 from rag_pipeline.chunking.sizes import Limit
 from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.config import Lexical
-from rag_pipeline.datamodels import Document, GoldSpan, Prompt, Reply, Span, object_schema
+from rag_pipeline.datamodels import Document, GoldSpan, Prompt, Reply, Span
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.loading.quotes import Searchable
 from rag_pipeline.models.chat import Ask
-from rag_pipeline.models.prompts import Shown, template_of
+from rag_pipeline.models.prompts import Shown, object_schema, template_of
 from rag_pipeline.questions.certification import Certifier
 from rag_pipeline.questions.facts import read_facts
 from rag_pipeline.questions.generation import (

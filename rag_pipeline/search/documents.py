@@ -6,8 +6,8 @@ from threading import Lock
 
 from cachetools import LRUCache
 
-from rag_pipeline import deadlines
 from rag_pipeline.datamodels import Document
+from rag_pipeline.search import deadlines
 from rag_pipeline.store import Table
 from rag_pipeline.store.schemas import parse_metadata
 

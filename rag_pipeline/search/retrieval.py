@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rag_pipeline import deadlines
 from rag_pipeline.config import PassageReranker, Reranker, Retriever
 from rag_pipeline.config.rerankers import Relevance, RerankInput
 from rag_pipeline.datamodels import ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, ProviderError, TextsFailedError
 from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.search import deadlines
 from rag_pipeline.search.filters import COLUMNS, conjunction, parse_filter
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import ParsedQuery, analyse, whole

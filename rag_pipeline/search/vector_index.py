@@ -13,8 +13,7 @@ from rag_pipeline.errors import InputError, TextTooLongError
 from rag_pipeline.models.embedding import Embedded, read_signs
 from rag_pipeline.search.filters import COLUMNS
 from rag_pipeline.store import Table
-from rag_pipeline.store.errors import clear_errors
-from rag_pipeline.store.lance import index_names, table_name
+from rag_pipeline.store.lance import clear_errors, index_names, table_name
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 
 FLAT_ROWS = 50_000

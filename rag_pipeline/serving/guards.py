@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rag_pipeline import deadlines
 from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.datamodels import OPERATOR, Caller
+from rag_pipeline.search import deadlines
 from rag_pipeline.serving import dify
 from rag_pipeline.serving.callers import Callers, bearer_token
 from rag_pipeline.serving.local import is_local

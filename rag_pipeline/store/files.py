@@ -21,9 +21,9 @@ import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.imports import import_lancedb
-from rag_pipeline.store.errors import clear_errors, one_line
 from rag_pipeline.store.folders import FILES, read_list
 from rag_pipeline.store.hashes import Hashes
+from rag_pipeline.store.lance import clear_errors, one_line
 from rag_pipeline.store.whole import UNFINISHED, locked, new_name, written
 
 if TYPE_CHECKING:

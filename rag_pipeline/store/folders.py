@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
-from rag_pipeline.store.errors import one_line
 from rag_pipeline.store.hashes import Hashes
+from rag_pipeline.store.lance import one_line
 
 FILES = "FILES.json"
 """The file that lists a published folder: `{"files": {name: {"sha256": …, "bytes": …}}}`."""

@@ -1,9 +1,22 @@
-"""Write filters in LanceDB's SQL, and read the files and indexes of Lance datasets."""
+"""Write LanceDB's SQL and plain errors, read the files of datasets, and merge their indexes."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from rag_pipeline.errors import StoreError
+
+MAX_FRAGMENTS = 16
+"""Number of fragments above which small fragments are merged."""
+MAX_DELETED = 0.2
+"""Share of deleted rows (0 to 1) above which a table is rewritten without them."""
+MAX_UNINDEXED = 0.05
+"""Maximum share of rows (0 to 1) outside an index. Each search scans these rows."""
 _IDS_PER_FILTER = 500
+_SOURCE_LINE = re.compile(r",? /\S+\.rs:\d+:\d+")
+_PANICS = ("PanicException", "RustPanic")
+"""Names of Rust's error classes, which can't be imported."""
 
 
 def quoted(value: str) -> str:
@@ -47,3 +60,54 @@ def indexes(lance: Any) -> list[dict[str, Any]]:
 def index_names(lance: Any) -> dict[str, str]:
     """Return the names of a Lance dataset's indexes by their first columns."""
     return {index.field_names[0]: index.name for index in lance.describe_indices()}
+
+
+def is_worn(lance: Any) -> bool:
+    """Return whether a Lance dataset has too many fragments or deleted rows."""
+    stats, rows = lance.stats.dataset_stats(), int(lance.count_rows())
+    deleted = int(stats["num_deleted_rows"])
+    return bool(stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (deleted + rows))
+
+
+def merge_indexes(lance: Any, *, of_all: bool) -> None:
+    """Merge the parts of each index that has several or lacks rows, or of all indexes."""
+    indexed = (1 - MAX_UNINDEXED) * int(lance.count_rows())
+    for index in indexes(lance):
+        if of_all or index["num_indexed_rows"] < indexed or index["num_indices"] > 1:
+            # All parts become one, because Lance never merges fragments of different parts.
+            # `retrain` and LanceDB's `optimize` reduce the index to a single partition.
+            lance.optimize.optimize_indices(
+                num_indices_to_merge=index["num_indices"], index_names=[index["name"]]
+            )
+
+
+@contextmanager
+def clear_errors(what: str, verb: str = "write") -> Iterator[None]:
+    """Turn LanceDB's and Arrow's errors inside the block into a StoreError.
+
+    The message names the table or file `what` and the failed action `verb`.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not is_of_store(error):
+            raise
+        cure = "; `rag doctor --full --repair` and `rag run` repair it" if verb == "search" else ""
+        raise StoreError(f"{what}: cannot {verb}: {one_line(error)}{cure}") from error
+
+
+def is_of_store(error: BaseException) -> bool:
+    """Return whether LanceDB and Arrow raise errors of this type about the store."""
+    if type(error).__name__ in _PANICS:
+        return True
+    kinds = OSError | RuntimeError | ValueError
+    return isinstance(error, kinds) and not isinstance(error, StoreError)
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's message on one line, without Lance's source lines.
+
+    A message of more than 300 characters keeps its start (the place) and end (the server's reply).
+    """
+    message = " ".join(_SOURCE_LINE.sub("", str(error)).split())
+    return message if len(message) <= 300 else f"{message[:169]} … {message[-128:]}"

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.store.errors import one_line
+from rag_pipeline.store.lance import one_line
 
 _ATTEMPTS = "6"
 _LASTING = {

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.store import folders, hashes
 from rag_pipeline.store.bucket import BucketFiles
-from rag_pipeline.store.errors import one_line
 from rag_pipeline.store.files import Files
 from rag_pipeline.store.hashes import Hashes
+from rag_pipeline.store.lance import one_line
 from rag_pipeline.store.states import StateCache, read_once
 from rag_pipeline.store.tables import KEEP_VERSIONS, Table
 

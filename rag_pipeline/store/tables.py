@@ -17,9 +17,17 @@ from uuid import uuid4
 import pyarrow as pa
 
 from rag_pipeline.errors import StoreError
-from rag_pipeline.store.errors import clear_errors, is_of_store, one_line
 from rag_pipeline.store.files import Files
-from rag_pipeline.store.lance import data_files, id_filters, index_names, indexes
+from rag_pipeline.store.lance import (
+    clear_errors,
+    data_files,
+    id_filters,
+    index_names,
+    is_of_store,
+    is_worn,
+    merge_indexes,
+    one_line,
+)
 from rag_pipeline.store.states import DocumentState, StateCache, TableState, read_once
 
 if TYPE_CHECKING:
@@ -27,12 +35,6 @@ if TYPE_CHECKING:
 
 _IDENTITY = b"rag_pipeline.identity"
 KEEP_VERSIONS = timedelta(days=1)
-MAX_FRAGMENTS = 16
-"""Number of fragments above which small fragments are merged."""
-MAX_DELETED = 0.2
-"""Share of deleted rows (0 to 1) above which a table is rewritten without them."""
-MAX_UNINDEXED = 0.05
-"""Maximum share of rows (0 to 1) outside an index. Each search scans these rows."""
 SORTED_ROWS = 10_000
 """Number of rows from which `document_id` gets an index."""
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # index statistics don't need them
@@ -318,27 +320,13 @@ class Table:
             table = self.dataset()
             rows = int(table.count_rows())
             with suppress(CommitConflictError):
-                self._merge(table, rows)
+                merge_indexes(table, of_all=(worn := is_worn(table)))
+                if worn:
+                    self.dataset().optimize.compact_files()
             merged = self.dataset()
             if rows >= SORTED_ROWS and "document_id" not in index_names(merged):
                 merged.create_scalar_index("document_id", "BTREE")
         self.drop_versions()
-
-    def _merge(self, lance: Any, rows: int) -> None:
-        """Merge the parts of indexes, and then the fragments, if there are too many."""
-        stats = lance.stats.dataset_stats()
-        deleted = int(stats["num_deleted_rows"])
-        worn = stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (deleted + rows)
-        for index in indexes(lance):
-            added = index["num_indexed_rows"] < (1 - MAX_UNINDEXED) * rows
-            if worn or added or index["num_indices"] > 1:
-                # All parts become one, because Lance never merges fragments of different parts.
-                # `retrain` and LanceDB's `optimize` reduce the index to a single partition.
-                lance.optimize.optimize_indices(
-                    num_indices_to_merge=index["num_indices"], index_names=[index["name"]]
-                )
-        if worn:
-            self.dataset().optimize.compact_files()
 
     def drop_versions(self, dry_run: bool = False) -> int:
         """Drop unpinned versions older than the retention time, and return the bytes freed.

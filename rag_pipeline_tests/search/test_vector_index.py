@@ -8,7 +8,7 @@ from benchmarks.bench_nights import nights, worn
 from rag_pipeline.errors import InputError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import vector_index
-from rag_pipeline.store import Store, tables
+from rag_pipeline.store import Store, lance, tables
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 
 
@@ -139,7 +139,7 @@ def test_a_large_table_is_indexed_once_and_still_finds_the_nearest(tmp_path, mon
     ("cycles", "fragments"), [(12, 8), pytest.param(48, 16, marks=pytest.mark.bench)]
 )
 def test_a_table_with_an_index_does_not_wear_out(tmp_path, monkeypatch, cycles, fragments):
-    monkeypatch.setattr(tables, "MAX_FRAGMENTS", fragments)
+    monkeypatch.setattr(lance, "MAX_FRAGMENTS", fragments)
     monkeypatch.setattr(bench_nights, "MAX_FRAGMENTS", fragments)
     monkeypatch.setattr(vector_index, "FLAT_ROWS", 1500)
     monkeypatch.setattr(tables, "SORTED_ROWS", 1500)
@@ -148,7 +148,7 @@ def test_a_table_with_an_index_does_not_wear_out(tmp_path, monkeypatch, cycles, 
     assert worn(measured) == []
     assert {n.parts for n in measured} == {1}
     assert {n.partitions for n in measured} == {44}, "the square root of 2,000"
-    assert max(n.unindexed for n in measured) < tables.MAX_UNINDEXED + 1e-6
+    assert max(n.unindexed for n in measured) < lance.MAX_UNINDEXED + 1e-6
 
 
 def test_partitions_are_trained_anew_when_the_table_outgrows_them(tmp_path, monkeypatch):

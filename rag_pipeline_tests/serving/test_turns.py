@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rag_pipeline import deadlines
+from rag_pipeline.search import deadlines
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.turns import Turns

@@ -8,9 +8,8 @@ from lance import fragment
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store import DocumentState, Store, Table, quoted, tables
-from rag_pipeline.store.lance import id_filters
+from rag_pipeline.store.lance import MAX_FRAGMENTS, id_filters
 from rag_pipeline.store.schemas import CHUNKS_SCHEMA, rows_of
-from rag_pipeline.store.tables import MAX_FRAGMENTS
 
 
 def chunk_rows(document_id, count, content_hash="h", fingerprint="f"):

@@ -7,10 +7,10 @@ from pydantic import AfterValidator
 
 from rag_pipeline.config import ContextJudge, CorpusFile, Models
 from rag_pipeline.config.settings import ChatName
-from rag_pipeline.datamodels import Answered, ContextJudgement, Judged, object_schema
+from rag_pipeline.datamodels import Answered, ContextJudgement, Judged
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
-from rag_pipeline.models.prompts import Shown, template_of
+from rag_pipeline.models.prompts import Shown, object_schema, template_of
 
 _PROMPT = template_of(__file__)
 

@@ -8,11 +8,11 @@ from pydantic import AfterValidator
 
 from rag_pipeline.config import CorpusFile, EntityExtractor, Models
 from rag_pipeline.config.settings import ChatName
-from rag_pipeline.datamodels import Entity, object_schema
+from rag_pipeline.datamodels import Entity
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.loading.queries import ENTITY_TYPES
 from rag_pipeline.models.chat import Reply
-from rag_pipeline.models.prompts import template_of
+from rag_pipeline.models.prompts import object_schema, template_of
 
 _PROMPT = template_of(__file__)
 _CITATION = re.compile(r"\s*\[\d{1,3}(?:\s*,\s*\d{1,3})*\]")

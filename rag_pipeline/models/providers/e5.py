@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     import onnxruntime
     from tokenizers import Tokenizer
 
-from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType, TokenStarts
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.models.providers.e5_file import WIDTH, E5File
-from rag_pipeline.models.providers.packaged import on_all_cores, open_session, packaged_file
+from rag_pipeline.models.providers.packaged import (
+    on_all_cores,
+    open_session,
+    packaged_file,
+    padded_groups,
+)
 
 _MODEL = "e5-small-q4.bin"
 _MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"

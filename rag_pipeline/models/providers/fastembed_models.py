@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ConfigError, ProviderError, TextTooLongError, import_extra
-from rag_pipeline.models.providers.packaged import file_version
+from rag_pipeline.models.providers.packaged import file_version, padded_groups
 
 TOKENS_PER_BATCH = 4096
 

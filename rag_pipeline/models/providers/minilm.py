@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     import onnxruntime
     from tokenizers import Tokenizer
 
-from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Span, Vectors
-from rag_pipeline.models.providers.packaged import on_all_cores, open_session, packaged_file
+from rag_pipeline.models.providers.packaged import (
+    on_all_cores,
+    open_session,
+    packaged_file,
+    padded_groups,
+)
 
 TokenIds = npt.NDArray[np.uint32]
 

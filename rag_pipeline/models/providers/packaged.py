@@ -1,8 +1,8 @@
-"""Find the files of packaged models, and open ONNX models."""
+"""Find the files of packaged models, open ONNX models, and split their input into batches."""
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
@@ -53,6 +53,26 @@ def open_session(model: str | bytes) -> "onnxruntime.InferenceSession":
     # The threads of a pass wait for each other, which takes 1.3 times the CPU time for a query.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def padded_groups(
+    positions: Iterable[int], sizes: Sequence[int], most_size: int
+) -> Iterator[list[int]]:
+    """Yield positions in groups of at most `most_size` in total.
+
+    All items of a group are padded to the size of its largest item, so each counts with this size.
+    An item above `most_size` is a group of its own.
+    """
+    group: list[int] = []
+    width = 0
+    for position in positions:
+        width = max(width, sizes[position])
+        if group and (len(group) + 1) * width > most_size:
+            yield group
+            group, width = [], sizes[position]
+        group.append(position)
+    if group:
+        yield group
 
 
 def on_all_cores(run: Callable[[Part], Made], parts: Sequence[Part]) -> list[Made]:

@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.config.rerankers import FunctionReranker, Relevance, RerankInput
 from rag_pipeline.config.settings import ChatName, CorpusFile
-from rag_pipeline.datamodels import Reply, object_schema
+from rag_pipeline.datamodels import Reply
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.prompts import Shown, template_of
+from rag_pipeline.models.prompts import Shown, object_schema, template_of
 
 _PROMPT = template_of(__file__)
 _SCORE = object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}})

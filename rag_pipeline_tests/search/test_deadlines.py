@@ -4,9 +4,9 @@ from contextvars import copy_context
 
 import pytest
 
-from rag_pipeline import deadlines
 from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.errors import RequestEndedError
+from rag_pipeline.search import deadlines
 from rag_pipeline.search.retrieval import Searcher
 from rag_pipeline_tests.testing.search_index import (
     NO,
