@@ -10,7 +10,7 @@ import textwrap
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rich import box
@@ -199,13 +199,20 @@ def progress_bar() -> Progress:
     )
 
 
+def working(what: str) -> AbstractContextManager[object]:
+    """Show a spinner with the name of the work. Without a terminal, print the name."""
+    if not (console.quiet or console.is_terminal):
+        errors.print(f"  {what}", markup=False)
+    return console.status(what)
+
+
 @contextmanager
 def counting(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar. Yield a function that takes the number done and the total.
 
-    Without a terminal, a line every 10 s on standard error replaces the bar.
+    Without a terminal, a line at the start and every 10 s on standard error replaces the bar.
     """
-    told = time.monotonic()
+    told = time.monotonic() - LOGGED_EVERY
     with progress_bar() as progress:
         task = progress.add_task(description, total=None, unit=unit, also="")
 

@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 from yaml import YAMLError
 
-from rag_pipeline.cli.console import console, counted, cut, megabytes, say, show_next
+from rag_pipeline.cli.console import console, counted, cut, megabytes, say, show_next, working
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.errors import ConfigError, installation
 from rag_pipeline.imports import load_yaml
@@ -57,12 +57,12 @@ def initialize(
     queries = queries or _queries_named_in(target.expanduser())
     check_choices(name, documents, queries, target, force)
     globs = [pattern for pattern in exclude or () if pattern]
-    with console.status("looking at the documents"):
+    with working("looking at the documents"):
         found = survey(documents.expanduser(), globs)
     _show_files(found)
     if not found.sizes:
         say(f"[yellow]{escape(str(documents))} has no file yet; fill it before a run[/yellow]")
-    with console.status("measuring the models"):
+    with working("measuring the models"):
         speeds = measured_speeds(found)
     asks = sys.stdin.isatty() and console.is_terminal
     keep = exclude is not None and "" in exclude

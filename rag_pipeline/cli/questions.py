@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from rag_pipeline.calls.costs import ChargedTokens, attributed
+from rag_pipeline.calls.progress import listening
 from rag_pipeline.cli.console import (
     command,
     console,
@@ -192,17 +194,18 @@ def _make(
     """Make the questions with the chat model. If no model is set or it fails, use rules."""
     lexical = workspace.config.lexical
     more = {"several": wanted.several, "unanswerable": wanted.unanswerable}
+    making = f"making at most {sum(wanted)} questions from {counted(len(documents), 'document')}"
     if chat is not None:
         estimate, line = _cost(workspace, documents, wanted, chat)
         if estimate["prompts"]:
             told.print(line, markup=False)
         try:
-            with counting("questions", "questions") as progress, attributed("questions"):
+            with counting(making, "questions") as progress, attributed("questions"):
                 asked = workspace.ask(chat)
                 return write_questions(documents, wanted.number, lexical, asked, progress, **more)
         except ProviderError as error:
             told.print(f"{chat} failed: {error}\nrules make the questions instead", markup=False)
-    with counting("questions", "documents read and facts tried") as progress:
+    with counting(f"{making} by rules", "documents read and facts tried") as progress:
         return make_questions(documents, wanted.number, lexical, progress, **more)
 
 
@@ -225,9 +228,13 @@ def _cost(
 def load_documents(workspace: Workspace) -> list[Document]:
     """Load new and changed documents, and return all documents of the corpus."""
     with lease(workspace.store):
-        if not plan_documents(workspace).is_current:
-            with console.status("reading the documents"):
-                update_documents(workspace)
+        plan = plan_documents(workspace)
+        if not plan.is_current:
+            total, done = len(plan.stale), count(1)
+            reading = counting("reading the documents", "documents")
+            with reading as tell, listening(lambda *_: tell(n := next(done), max(n, total))):
+                tell(0, total)
+                update_documents(workspace, plan)
     documents = list(read_documents(workspace, sorted(workspace.documents().state())))
     if not documents:
         raise InputError(f"{workspace.config.where}: there are no documents to make questions of")

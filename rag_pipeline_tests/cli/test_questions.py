@@ -29,7 +29,10 @@ def documents(here: Path) -> Path:
 def test_from_documents_alone_to_a_leaderboard(documents: Path) -> None:
     written = rag("init", "mine", "--documents", "docs")
     assert "Next: rag questions" in written.out
-    made = said("questions")
+    outcome = rag("questions")
+    made = outcome.out
+    assert outcome.err.startswith("  reading the documents: 0 of 4 documents\n")
+    assert "  making at most 150 questions from 4 documents by rules: " in outcome.err
     assert made.splitlines()[-1] == "Next: rag run"
     assert " facts found; no question came of these:\n" in made
     assert ": the rules cannot turn the sentence into a question\n" in made
