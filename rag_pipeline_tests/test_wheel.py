@@ -133,10 +133,9 @@ def test_from_an_empty_folder_to_an_answer(installed: Path, tmp_path: Path) -> N
     found = json.loads(run(installed, tmp_path, "rag", "search", "note", "mine", "--json"))
     assert found[0]["document_id"] == "leave.md"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "data",
         "documents",
-        "mine.schema.json",
         "mine.yaml",
+        "rag-store",
     ]
 
     code = (

@@ -80,8 +80,10 @@ def initialize(
         given = typer.prompt("File with questions, if there is one", default="", show_default=False)
         queries = Path(given) if given else None
     choices = Choices(model or best, is_mixed(found.languages), globs)
+    is_new = not Path(store).exists() and "://" not in store
     write_corpus_file(name, documents, queries, store, target, shown_path(target), force, choices)
-    say(f"wrote {escape(str(target))} and its schema")
+    removal = "; to remove the corpus, delete both" if is_new else ""
+    say(f"wrote {escape(str(target))}; its schema and tables go to {escape(store)}{removal}")
     _show_next(needed_installation(choices.model, found), name, target, queries)
 
 

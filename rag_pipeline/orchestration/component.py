@@ -90,7 +90,7 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
         given = request.params
         schema = file.with_suffix(".schema.json")
         paths = given.documents, given.queries, given.store
-        file.write_text(corpus_file_text(name, *paths, schema, str(file)), encoding="utf-8")
+        file.write_text(corpus_file_text(name, *paths, schema.name, str(file)), encoding="utf-8")
         write_schema(schema)
 
 

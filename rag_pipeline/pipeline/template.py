@@ -88,7 +88,6 @@ attributes:
   gate: {{metrics: [AnswerPresence@5, nDCG@10, CriticalRecall]}}
   # schedule: "0 3 * * *"      # every night at 03:00 (`make up` starts the daemon)
 """
-_SCHEMA = ".schema.json"
 _NO_QUERIES = """\
   # Without queries nothing is measured, and the first configuration is released. `rag questions`
   # makes some from the documents. Or write your own, one per line:
@@ -161,20 +160,31 @@ def write_corpus_file(
     check_choices(name, documents, queries, target, force)
     target = target.expanduser()
     folder = target.resolve().parent
+    schema = schema_file(target, store)
     given = queries is not None and (queries.expanduser().parent / "chunks.jsonl").is_file()
     text = corpus_file_text(
         name,
         _relative(documents, folder),
         _relative(queries, folder) if queries else None,
         store if "://" in store else _relative(Path(store), folder),
-        target.with_suffix(_SCHEMA),
+        _relative(schema, folder),
         shown,
         given,
         choices,
     )
     parse_config(yaml.safe_load(text)["attributes"], target.resolve())
+    try:
+        schema.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--store {store}: cannot make it: {error.strerror}") from None
     write_file("--output", target, text)
-    write_schema(target.with_suffix(_SCHEMA))
+    write_schema(schema)
+
+
+def schema_file(target: Path, store: str) -> Path:
+    """Return the place of a corpus file's schema: the store's folder, or beside it for a bucket."""
+    beside = target.with_suffix(".schema.json")
+    return beside if "://" in store else Path(store).expanduser() / beside.name
 
 
 def check_choices(
@@ -228,14 +238,14 @@ def corpus_file_text(
     documents: str,
     queries: str | None,
     store: str,
-    schema: Path,
+    schema: str,
     shown: str,
     given: bool = False,
     choices: Choices = Choices(),
 ) -> str:
     """Return the text of a corpus file. If `given` is True, `chunks.jsonl` defines the chunks."""
     values: dict[str, Any] = {
-        "schema": quote(schema.name),
+        "schema": quote(schema),
         "name": name,
         "file": " ".join(shlex.quote(shown).splitlines()),
         "component": COMPONENT_TYPE,

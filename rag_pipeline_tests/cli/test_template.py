@@ -30,12 +30,13 @@ def test_a_corpus_in_the_working_directory(here: Path) -> None:
     Path("queries.jsonl").write_text(QUERY)
     shown = said("init", "acts", "--documents", "documents", "--queries", "queries.jsonl")
     assert shown.startswith("1 file, 0.0 MB: 1 .txt\n")
-    assert "wrote acts.yaml and its schema\nNext: rag run\n" in shown
+    assert "acts.yaml; its schema and tables go to rag-store; to remove the corpus, delete" in shown
+    assert shown.splitlines()[-2] == "Next: rag run"
     config = load_config("acts.yaml")
     assert config.corpus == "acts"
     assert config.documents_path == here / "documents"
     assert config.queries_path == here / "queries.jsonl"
-    assert config.store_url == str(here / "data" / "store")
+    assert config.store_url == str(here / "rag-store")
     assert list(config.all_configurations) == ["default", "plain"]
     plain = config.configuration("plain")
     assert (plain.chunking, plain.contextualizer, plain.retriever) == (
@@ -173,15 +174,15 @@ def test_the_commented_lines_are_right_too(here: Path) -> None:
     assert config.schedule == "0 3 * * *"
 
 
-def test_the_file_names_the_schema_beside_it(here: Path) -> None:
+def test_the_file_names_its_schema_in_the_store(here: Path) -> None:
     folder()
     Path("my conf").mkdir()
     rag("init", "acts", "--documents", "documents", "--output", "my conf/my acts.yaml")
     text = Path("my conf/my acts.yaml").read_text()
     mark, _, address = text.splitlines()[0].partition("$schema=")
     assert mark == "# yaml-language-server: "
-    assert address == "my%20acts.schema.json"
-    schema = json.loads(Path("my conf/my acts.schema.json").read_text())
+    assert address == f"{here}/rag-store/my%20acts.schema.json"
+    schema = json.loads(Path("rag-store/my acts.schema.json").read_text())
     jsonschema.validate(yaml.safe_load(text), schema)
     assert json.loads(rag("schema").out) == schema
     outcome = rag("schema", "--output", "again.json")
@@ -257,7 +258,7 @@ def test_a_folder_is_enough_and_what_is_written_into_it_is_no_document(
         assert not workspace.quarantine("documents").state()
         for kept in ("rejected", "dropped", "unlabelled", "unlabelled.rejected"):
             (notes / f"queries.{kept}.jsonl").write_text(QUERY)
-    assert (notes / "data" / "store").is_dir()
+    assert (notes / "rag-store").is_dir()
 
 
 def test_a_folder_that_is_not_there_is_no_corpus(here: Path) -> None:

@@ -37,7 +37,7 @@ def init(
     folder: Annotated[Path | None, argument("DIR", "The same as --documents.")] = None,
     documents: Annotated[Path | None, option("DIR", "Folder or file with the documents.")] = None,
     queries: Annotated[Path | None, option("FILE", "queries.jsonl to measure with.")] = None,
-    store: Annotated[str, option("DIR", "Folder, or s3:// prefix, for the store.")] = "data/store",
+    store: Annotated[str, option("DIR", "Folder, or s3:// prefix, for the store.")] = "rag-store",
     output: Annotated[Path | None, option("FILE", "File to write [NAME.yaml].")] = None,
     model: Annotated[str | None, option("MODEL", "Embedding: minilm or e5.")] = None,
     exclude: Annotated[list[str] | None, option("GLOB", "Files to leave out; '' for none.")] = None,
@@ -50,8 +50,8 @@ def init(
     Tables over 1 MB are left out if they hold at least half of the text. On a terminal, the
     command asks about the model, the questions and these files.
 
-    The JSON Schema of the corpus file is written beside it as FILE.schema.json, for editors. Paths
-    are relative to the working directory.
+    The store's folder also holds the JSON Schema of the corpus file, for editors. Paths are
+    relative to the working directory.
 
     \b
     Examples:
@@ -173,7 +173,7 @@ def schema(output: Annotated[Path | None, option("FILE", "Write to this file.")]
 
     An editor with a YAML language server completes and checks a corpus file that begins with
     `# yaml-language-server: $schema=FILE`. A file of `rag init` begins with this line,
-    and its schema is beside it. Write the schema again after you install a plugin.
+    and its schema is in the store's folder. Write it again after you install a plugin.
 
     \b
     Examples:

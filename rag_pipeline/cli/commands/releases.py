@@ -93,7 +93,7 @@ def import_release(
     file: Annotated[Path, argument("FILE", "A file of `rag export`.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    store: Annotated[str, option("DIR", "Folder, or s3:// prefix, to import into.")] = "data/store",
+    store: Annotated[str, option("DIR", "Folder, or s3:// prefix, to import into.")] = "rag-store",
     trust_endpoints: Annotated[
         bool, flag("--trust-endpoints", "Use the addresses that the release names; print each.")
     ] = False,
