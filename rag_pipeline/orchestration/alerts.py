@@ -12,6 +12,7 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, RagPipelineError, counted
 from rag_pipeline.orchestration.automation import SENSOR_SECONDS
+from rag_pipeline.orchestration.internals import instance_of
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.observing import LastLook, following
 from rag_pipeline.orchestration.requests import (
@@ -65,7 +66,7 @@ def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
         "answer, try again at the next tick.",
     )
     def failure_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        instance = context.instance
+        instance = instance_of(context)
         failed: Literal[dg.DagsterEventType.RUN_FAILURE] = dg.DagsterEventType.RUN_FAILURE
         last = re.search(r"-?\d+", context.cursor or "")
         if last is None:
@@ -127,7 +128,7 @@ def _standstill(
             last = LastLook(context, sources_digest(workspace.config))
             if last.is_valid:
                 return dg.SkipReason(said)
-            problems = _problems(workspace, context.instance, one_run)
+            problems = _problems(workspace, instance_of(context), one_run)
         except RagPipelineError as error:
             last, problems = LastLook(context, ""), [str(error)]
         if problems is None:

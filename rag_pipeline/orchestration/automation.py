@@ -8,6 +8,7 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
+from rag_pipeline.orchestration.internals import instance_of
 from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, job_name
 from rag_pipeline.orchestration.observing import (
     LastLook,
@@ -152,11 +153,11 @@ def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Sen
 
     def look(workspace: Workspace, context: dg.SensorEvaluationContext) -> Requested:
         config = workspace.config
-        if documents in running_steps(context.instance, config):
+        if documents in running_steps(instance_of(context), config):
             return "the documents are being loaded"
         if listing_digest(config) == loaded_listing(workspace):
             return "no file has changed since the last load"
-        why_not = why_not_loaded(workspace, context.instance, one_run)
+        why_not = why_not_loaded(workspace, instance_of(context), one_run)
         if why_not is not None:
             return f"the changed files are not loaded: {why_not}"
         return [run_request(config, None if one_run else documents)]
@@ -189,7 +190,7 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         last = LastLook(context, sources_digest(config))
         if last.is_valid:
             return str(last.said)
-        found = survey(workspace, context.instance, one_run)
+        found = survey(workspace, instance_of(context), one_run)
         for cause in found.causes():
             context.log.warning(f"not requested: {cause}")
         if found.requests and one_run:
@@ -212,7 +213,7 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         if listing_digest(config) != loaded_listing(workspace):
             loads = identifier(config, "reindex" if config.schedule else "changed_documents")
             return f"{summary(stale_steps(workspace))}; {loads} loads the changed files"
-        _report_current_release(workspace, context.instance)
+        _report_current_release(workspace, instance_of(context))
         last.keep(summary(()))
         return summary(())
 

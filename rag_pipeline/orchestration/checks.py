@@ -11,7 +11,7 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
 from rag_pipeline.orchestration.events import evaluation
-from rag_pipeline.orchestration.internals import cron_string_iterator, unstable
+from rag_pipeline.orchestration.internals import cron_string_iterator, instance_of, unstable
 from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, partitions_of
 from rag_pipeline.orchestration.requests import last_event
 from rag_pipeline.pipeline.asset import Check
@@ -54,7 +54,8 @@ def build_freshness(
     )
     def freshness(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         keys = [key for check in checks for key in check.check_keys]
-        due = [key for key in keys if _is_due(context.instance, key, oldest.total_seconds())]
+        instance = instance_of(context)
+        due = [key for key in keys if _is_due(instance, key, oldest.total_seconds())]
         if not due:
             return dg.SkipReason("no check of freshness is due")
         return dg.RunRequest(asset_check_keys=due, tags={"corpus": config.corpus})

@@ -63,3 +63,19 @@ def unstable() -> Iterator[None]:
         warnings.simplefilter("ignore", dg.PreviewWarning)
         warnings.simplefilter("ignore", SupersessionWarning)
         yield
+
+
+_OPEN: dict[str, dg.DagsterInstance] = {}
+
+
+def instance_of(
+    context: dg.OpExecutionContext | dg.SensorEvaluationContext,
+) -> dg.DagsterInstance:
+    """Return the instance of an op or a sensor. Keep a sensor's open for all ticks of the process.
+
+    Dagster would open it again in each tick, which takes longer than a tick at rest.
+    """
+    ref = None if isinstance(context, dg.OpExecutionContext) else context.instance_ref
+    if ref is None:
+        return context.instance
+    return _OPEN.get(repr(ref)) or _OPEN.setdefault(repr(ref), dg.DagsterInstance.from_ref(ref))

@@ -16,7 +16,7 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import OtherComponentError
 from rag_pipeline.orchestration.assets import build_assets
-from rag_pipeline.orchestration.internals import CheckError
+from rag_pipeline.orchestration.internals import CheckError, instance_of
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.requests import (
     LOADED,
@@ -26,7 +26,13 @@ from rag_pipeline.orchestration.requests import (
     sources_digest,
     summary,
 )
-from rag_pipeline.orchestration.staleness import Agreed, Graph, ShownState, build_inputs
+from rag_pipeline.orchestration.staleness import (
+    Agreed,
+    Graph,
+    ShownState,
+    build_inputs,
+    version_in_use,
+)
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.store.lease import at_work
@@ -95,7 +101,7 @@ class LastLook:
     def __init__(self, context: dg.SensorEvaluationContext, sources: str) -> None:
         self._context, self.start, self.is_valid = context, 0, False
         self.said: str | None = None
-        newest = context.instance.event_log_storage.get_maximum_record_id()
+        newest = instance_of(context).event_log_storage.get_maximum_record_id()
         self._now = f"{newest} {LOADED} {sources}"
         with suppress(ValueError):
             seen, at, self.said, self.start = json.loads(context.cursor or "[]")
@@ -116,6 +122,9 @@ class Observer:
         self._graph: tuple[CorpusConfig, Graph] | None = None
         self._agreed: Agreed = {}
         self._last: Mapping[Step, str] | None = None
+        self._began: tuple[object, ...] | None = None
+        self._shown: tuple[object, ...] | None = None
+        """The state of store and events at the start of the last pass, if the pass changed none."""
 
     def graph(self, context: Context) -> Graph:
         """Return the graph of the code location, which has all dependencies that a user adds.
@@ -141,7 +150,7 @@ class Observer:
         return list(stale)
 
     def _reconcile(self, context: Context, stale: Mapping[Step, str], *more: Any) -> int:
-        shown = ShownState(self.now(), context.instance, self.graph(context))
+        shown = ShownState(self.now(), instance_of(context), self.graph(context))
         return shown.reconcile(stale, self._agreed, *more)
 
     def observe_after(self, context: dg.OpExecutionContext, made: Collection[Step]) -> None:
@@ -169,17 +178,30 @@ class Observer:
         workspace, began = self.now(), time.monotonic()
         if other := at_work(workspace.store):
             return other, None
-        if running := next(running_steps(context.instance, workspace.config), None):
+        if running := next(running_steps(instance_of(context), workspace.config), None):
             return f"a run is at work on {running}", None
         if missing := no_documents(workspace.config):
             return missing, None
         stale = stale_steps(workspace)
         if stale != self._last:  # the steps before `start` show an older state
             self._last, start = stale, 0
+        state = self._state(context, stale)
+        if state == self._shown:
+            return summary(stale), 0
+        if not start:
+            self._began = state
         rest = max(MOST_SECONDS / 4, began + MOST_SECONDS - time.monotonic())
         left = self._reconcile(context, stale, start, rest)
+        if not left and self._state(context, stale) == self._began:
+            self._shown = self._began
         shown = f"; the UI shows {left} of {len(steps(workspace.config))} partitions so far"
         return summary(stale) + (shown if left else ""), left
+
+    def _state(self, context: Context, stale: Mapping[Step, str]) -> tuple[object, ...]:
+        workspace = self.now()
+        in_use = [version_in_use(workspace, step) for step in steps(workspace.config)]
+        newest = instance_of(context).event_log_storage.get_maximum_record_id()
+        return workspace.config, stale, in_use, newest
 
 
 def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.SensorDefinition:

@@ -23,7 +23,7 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig, fingerprint
 from rag_pipeline.errors import ConfigError, counted, explained
 from rag_pipeline.indexing import list_documents, listing_digest, loaded_listing
-from rag_pipeline.orchestration.internals import BulkActionStatus, PartitionBackfill
+from rag_pipeline.orchestration.internals import BulkActionStatus, PartitionBackfill, instance_of
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
 from rag_pipeline.pipeline.driver import changed_since_check, passed, refused
@@ -320,7 +320,7 @@ def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext)
         checked = {key.asset_key for key in run.asset_check_selection or ()}
         return is_run_of(config, run) or not mine.isdisjoint(checked)
 
-    for run_id in fail_lost_runs(context.instance, is_ours):
+    for run_id in fail_lost_runs(instance_of(context), is_ours):
         context.log.warning(f"run {run_id} is failed: its process is gone")
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 
@@ -36,7 +36,22 @@ Graph = Any
 Newest = dict[dg.AssetKey, dg.EventLogRecord | None]
 """The newest events of assets."""
 
-Agreed = dict[Step, tuple[object, ...]]
+
+class StepState(NamedTuple):
+    """The numbers of the events that Dagster's staleness of a step depends on. 0 means no event."""
+
+    stale: str | None
+    """The hash of the inputs of a stale step, or None if the step is current."""
+    in_use: str | None
+    """See `version_in_use`."""
+    made: int
+    observed: int
+    """The last observation of the step's inputs."""
+    read: dict[dg.AssetKey, int]
+    """The newest event of each asset that the step reads."""
+
+
+Agreed = dict[Step, StepState]
 """The states of steps on which Dagster's staleness agreed with `rag plan`."""
 
 _COUNTS = ("seconds", "cost_usd", "calls_made", "calls_saved")
@@ -173,8 +188,10 @@ class ShownState:
             start += len(some)
             if not (own := [step for step in some if step in stale or step not in made]):
                 continue
-            self.observe_new_inputs(own)
             states = self._states(own, stale)
+            if not all(states[step].observed for step in own):
+                self.observe_new_inputs(own)
+                states = self._states(own, stale)
             doubtful = [step for step in own if agreed.get(step) != states[step]]
             if doubtful:
                 written = self._reconcile(doubtful, stale, states, statuses)
@@ -186,10 +203,10 @@ class ShownState:
         return 0
 
     def _states(self, own: Sequence[Step], stale: Mapping[Step, str]) -> Agreed:
-        """Return the hash of each stale step, and the newest events of each step and its inputs."""
-        config = self.workspace.config
+        """Return the states of some steps of one asset."""
+        workspace, storage = self.workspace, self.instance.event_log_storage
         key, source = self._key(own[0]), self._inputs
-        read = {step: upstream(config, step) for step in own}
+        read = {step: upstream(workspace.config, step) for step in own}
         wanted: dict[dg.AssetKey, set[str]] = {source: {step.store_name for step in own}}
         for step in (*own, *chain.from_iterable(read.values())):
             if step.partition is not None:
@@ -197,22 +214,47 @@ class ShownState:
         newest: dict[tuple[dg.AssetKey, str | None], int] = {}
         for each, partitions in wanted.items():
             kind = _OBSERVED if each == source else _MADE
-            storage = self.instance.event_log_storage
             found = storage.get_latest_storage_id_by_partition(each, kind, partitions)
             newest |= {(each, partition): number for partition, number in found.items()}
         parents = sorted(self.graph.get(key).parent_keys)
         whole = _newest(self.instance, [k for k in (key, *parents) if k not in wanted])
-        shared = [record and record.storage_id for record in whole.values()]
-        return {
-            step: (
+        newest |= {(each, None): record.storage_id for each, record in whole.items() if record}
+        states = {}
+        for step in own:
+            names: dict[dg.AssetKey, list[str | None]] = {source: [step.store_name]}
+            for before in read[step]:
+                names.setdefault(self._key(before), []).append(before.partition)
+            # A step reads no partition of some assets, such as BM25's for a dense retriever.
+            of_parents = {k: names.get(k, [] if k in wanted else [None]) for k in parents}
+            states[step] = StepState(
                 stale.get(step),
-                newest.get((key, step.partition)),
-                newest.get((source, step.store_name)),
-                *(newest.get((self._key(before), before.partition)) for before in read[step]),
-                *shared,
+                version_in_use(workspace, step),
+                newest.get((key, step.partition), 0),
+                newest.get((source, step.store_name), 0),
+                {k: max(newest.get((k, n), 0) for n in ns) for k, ns in of_parents.items() if ns},
             )
-            for step in own
-        }
+        return states
+
+    def _unmoved(self, own: Sequence[Step], states: Agreed) -> set[Step]:
+        """Return the steps that read the newest events of all their inputs, so they are fresh.
+
+        Dagster decides the other steps, but it looks up each event of each step alone.
+        """
+        node = self.graph.get(self._key(own[0]))
+        made = {states[step].made: step for step in own if states[step].made}
+        if not made:
+            return set()
+        wanted = dg.AssetRecordsFilter(node.key, storage_ids=list(made))
+        unmoved = set[Step]()
+        for record in self.instance.fetch_materializations(wanted, limit=len(made)).records:
+            step = made[record.storage_id]
+            saw = data_version.extract_data_provenance_from_entry(record.event_log_entry)
+            if saw and saw.input_data_versions.keys() == node.parent_keys:
+                newest, seen = states[step].read.items(), saw.input_storage_ids
+                same = saw.code_version == (node.code_version or "")
+                if same and all((seen.get(k) or 0) >= number > 0 for k, number in newest):
+                    unmoved.add(step)
+        return unmoved
 
     def _reconcile(
         self, own: Sequence[Step], stale: Mapping[Step, str], states: Agreed, statuses: "Statuses"
@@ -221,11 +263,10 @@ class ShownState:
 
         The assets before it must be done.
         """
-        observed, read = set[Step](), Newest()
+        observed, read, unmoved = set[Step](), Newest(), self._unmoved(own, states)
         for step in own:
-            key = self._key(step)
-            made = step.partition is None or states[step][1] is not None
-            fresh = made and statuses.is_fresh(key, step.partition)
+            key, made = self._key(step), states[step].made
+            fresh = step in unmoved or (made and statuses.is_fresh(key, step.partition))
             if step in stale and fresh and self._inputs in self.graph.get(key).parent_keys:
                 # The reason is not a changed input but, for example, a missing table.
                 last = self._last_inputs(step)
@@ -282,8 +323,8 @@ class ShownState:
 
     def _has_moved(self, step: Step) -> bool:
         """Return whether something other than a run changed a step, such as a rollback."""
-        now = _outcome_now(self.workspace, step)
-        return now is not None and now.version != version_made(self.workspace, self.instance, step)
+        now = version_in_use(self.workspace, step)
+        return now is not None and now != version_made(self.workspace, self.instance, step)
 
     def _unchanged(self, step: Step, read: Newest) -> dg.AssetMaterialization:
         """Return the last result of a current step, as a materialization without a run.
@@ -321,6 +362,11 @@ def version_made(workspace: Workspace, instance: dg.DagsterInstance, step: Step)
 
 def _outcome_now(workspace: Workspace, step: Step) -> Materialized | None:
     return step.row.now(workspace) if step.row.now else None
+
+
+def version_in_use(workspace: Workspace, step: Step) -> str | None:
+    """Return the version in use of a step that commands can change without a run, or None."""
+    return now.version if (now := _outcome_now(workspace, step)) else None
 
 
 def found_current(

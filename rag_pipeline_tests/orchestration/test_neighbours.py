@@ -102,8 +102,11 @@ def test_a_neighbour_is_asked_for_exactly_when_the_release_changes(tmp_path, ins
     assert asked() == 1
     instance.report_runless_asset_event(dg.AssetMaterialization("site"))
     assert asked() == 0
+    observer, context = Observer(Workspace(load_config(file))), dg.build_sensor_context(instance)
+    for _ in range(2):
+        assert observer.observe_at_rest(context) == ("everything is current", 0)
     Corpus.load(file).roll_back()
-    ask(file, instance, "observed_inputs")
+    observer.observe_at_rest(context)
     assert (asked(), release_of(file)) == (1, released)
 
 

@@ -183,6 +183,12 @@ def test_dagster_is_asked_again_only_about_what_has_changed(tmp_path, built, hom
     asked.clear()
     assert observer.observe_at_rest(context) == ("everything is current", 0)
     assert asked == []
+    with monkeypatch.context() as patch:
+        patch.setattr(Statuses, "is_fresh", None)  # Dagster itself is not asked
+        other = Observer(Workspace(load_config(built)))
+        assert other.observe_at_rest(context) == ("everything is current", 0)
+    assert asked == steps(load_config(built))
+    asked.clear()
     home.report_runless_asset_event(dg.AssetMaterialization(["tiny", "chunks"], partition="short"))
     assert observer.observe_at_rest(context) == ("everything is current", 0)
     assert asked == [
