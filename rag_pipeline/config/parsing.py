@@ -95,13 +95,13 @@ def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
     return config
 
 
-def load_config(file: str | Path) -> CorpusConfig:
+def load_config(file: str | Path, needs_extras: bool = True) -> CorpusConfig:
     """Read a corpus file.
 
     Its relative paths start from the first of these folders that holds `documents.path`: the file's
     folder, the project root above it, and the working directory. A project root has
     `workspace.yaml` or `pyproject.toml`. Raise ConfigError if the file is invalid, and
-    MissingExtraError if the file needs an optional package that is not installed.
+    MissingExtraError if `needs_extras` and an optional package is not installed.
     """
     file = Path(file).expanduser()
     try:
@@ -123,11 +123,12 @@ def load_config(file: str | Path) -> CorpusConfig:
             f"{file}: type: {raw.get('type')!r} is not one of: {COMPONENT_TYPE}"
         )
     config = parse_config(raw["attributes"], file.resolve())
-    _require_extras(config)
+    if needs_extras:
+        require_extras(config)
     return config
 
 
-def _require_extras(config: CorpusConfig) -> None:
+def require_extras(config: CorpusConfig) -> None:
     """Raise MissingExtraError with one command that installs all missing packages."""
     missing: dict[str, tuple[str, str]] = {}
     for place, settings in config.used_settings():

