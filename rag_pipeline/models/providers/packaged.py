@@ -18,6 +18,7 @@ Part = TypeVar("Part")
 Made = TypeVar("Made")
 
 
+@cache
 def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
     """Return a file of an installed package.
 

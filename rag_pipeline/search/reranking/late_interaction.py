@@ -12,8 +12,8 @@ from rag_pipeline.config.models import Tokens
 from rag_pipeline.config.rerankers import RerankerSettings
 from rag_pipeline.datamodels import Weights as Weights
 
-_CHUNKS_AT_ONCE = 8
-"""Number of chunks that are unpacked at once. Their bits fit into the processor's cache."""
+_TOKENS_AT_ONCE = 512
+"""Number of tokens that are unpacked at once. Their bits fit into the processor's cache."""
 _BLOCK = 24
 """Number of tokens in a block. A window of two blocks starts at each block."""
 _PRODUCT_SIZE = 1 << 18
@@ -74,25 +74,27 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
     dimension = query.vectors.shape[1]
     # q . sign = 2 (q . bit) - sum(q), where a sign is +1 or -1 and its bit is 1 or 0
     offsets = query.vectors.sum(axis=1)
-    for first in range(0, len(token_vectors), _CHUNKS_AT_ONCE):
-        data, ends = _flat(token_vectors.slice(first, _CHUNKS_AT_ONCE))
-        ends = ends // (dimension // 8)
-        filled = np.flatnonzero(np.diff(ends))
-        if not len(filled):
-            continue
-        products = small_products(unpacked(data, dimension), query.vectors.T)
-        starts = ends[filled]
-        blocks = [np.arange(*span, _BLOCK) for span in zip(starts, ends[filled + 1], strict=True)]
-        nearest = np.maximum.reduceat(products, np.concatenate(blocks), axis=0)
-        at = np.concatenate([[0], np.cumsum([len(one) for one in blocks])[:-1]])
-        windows = nearest.copy()
-        windows[:-1] = np.maximum(nearest[:-1], nearest[1:])
-        ends_of_chunks = np.append(at[1:], len(nearest)) - 1
-        windows[ends_of_chunks] = nearest[ends_of_chunks]
-        whole = np.maximum.reduceat(nearest, at, axis=0) @ importance
-        closest = np.maximum.reduceat(windows @ importance, at)
-        cosine_of = 2 / np.sqrt(dimension)
-        scores[first + filled] = cosine_of * ((whole + closest) / 2 - offsets @ importance / 2)
+    data, ends = _flat(token_vectors)
+    ends = ends // (dimension // 8)
+    filled = np.flatnonzero(np.diff(ends))
+    if not len(filled):
+        return scores
+    signs = data.reshape(-1, dimension // 8)
+    parts = [signs[at : at + _TOKENS_AT_ONCE] for at in range(0, len(signs), _TOKENS_AT_ONCE)]
+    columns = query.vectors.T
+    products = np.concatenate([small_products(unpacked(p, dimension), columns) for p in parts])
+    spans = zip(ends[filled], ends[filled + 1], strict=True)
+    blocks = [np.arange(*span, _BLOCK) for span in spans]
+    nearest = np.maximum.reduceat(products, np.concatenate(blocks), axis=0)
+    at = np.concatenate([[0], np.cumsum([len(one) for one in blocks])[:-1]])
+    windows = nearest.copy()
+    windows[:-1] = np.maximum(nearest[:-1], nearest[1:])
+    ends_of_chunks = np.append(at[1:], len(nearest)) - 1
+    windows[ends_of_chunks] = nearest[ends_of_chunks]
+    whole = np.maximum.reduceat(nearest, at, axis=0) @ importance
+    closest = np.maximum.reduceat(windows @ importance, at)
+    cosine_of = 2 / np.sqrt(dimension)
+    scores[filled] = cosine_of * ((whole + closest) / 2 - offsets @ importance / 2)
     return scores
 
 
