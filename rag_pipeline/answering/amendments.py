@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 from rag_pipeline.answering.quantities.facts import facts, plain
 from rag_pipeline.answering.quantities.numbers import FactValue
@@ -117,9 +118,7 @@ def _replaces(text: str, quoted: str) -> bool:
 
     Beside a former value, the text has another value that the quoted sentence lacks.
     """
-    text, quoted = (plain(one.replace("œ", "oe")) for one in (text, quoted))
-    for no_unit in _NO_UNIT:
-        text = no_unit.sub(r"\1 \2", text)
+    text, quoted = _with_units(text), plain(quoted.replace("œ", "oe"))
     if any(name in quoted for name in _FORMER_NAME.findall(text)):
         return True
     ours, theirs = _values(text), _values(quoted)
@@ -130,6 +129,15 @@ def _replaces(text: str, quoted: str) -> bool:
     return False
 
 
+@lru_cache(maxsize=2_000)
+def _with_units(text: str) -> str:
+    text = plain(text.replace("œ", "oe"))
+    for no_unit in _NO_UNIT:
+        text = no_unit.sub(r"\1 \2", text)
+    return text
+
+
+@lru_cache(maxsize=2_000)
 def _values(text: str) -> dict[FactValue, int]:
     """Return the values of a text with their offsets. A plain number has the word after it."""
     found: dict[FactValue, int] = {}

@@ -288,11 +288,10 @@ def sentence_features(
         leads = float(chunk.document_id == read[0].chunk.document_id)
         weight = rarity(one.ids, weights)
         whole = float(nearest(of_tokens) @ shares)
-        starts = np.array([start for start, _ in one.spans], np.int64)
         for start, end in spans_of(chunk):
             place = (chunk.document_id, chunk.start + start, chunk.start + end)
             text = chunk.text[start:end]
-            own = slice(*np.searchsorted(starts, [start, end]))
+            own = slice(*np.searchsorted(one.starts, [start, end]))
             met = nearest(of_tokens[own])
             if HEADING.match(text):
                 above = section = np.maximum(_CONTEXT_WEIGHT * met, context)

@@ -170,6 +170,7 @@ def _identifiers(text: str) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=256)
 def _names(question: str) -> list[list[str]]:
     words = list(_WORD.finditer(question))
     alone = [[m[0].casefold()] for m in words if _YEAR.fullmatch(m[0]) or _is_code(m[0])]

@@ -6,6 +6,7 @@ it. Conditions are compared with conditions.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from rag_pipeline.answering.clauses import ALL, MODAL, ONLY, SOME, Clause, clauses
 from rag_pipeline.answering.quantities.facts import facts, number_of, plain
@@ -95,8 +96,8 @@ def bounded_as(question: str, text: str) -> int:
     Return -1 if the text has only the opposite bound, such as "up to 5 kg". Return 0 otherwise, and
     for yes-or-no questions, because an opposite bound answers "May we store over 5 kg?".
     """
-    asked = [*_named_limits(plain(question))]
-    held = [*_named_limits(plain(text))] if asked else []
+    asked = _named_limits(question)
+    held = _named_limits(text) if asked else []
     same = {
         bound == other
         for value, noun, bound in asked
@@ -106,11 +107,14 @@ def bounded_as(question: str, text: str) -> int:
     return 1 if True in same else -1 if same and not _YES_OR_NO.match(question) else 0
 
 
-def _named_limits(text: str) -> Iterator[tuple[FactValue, str, str]]:
-    """Yield the value, the noun and the bound of each bounded quantity. Units need no noun."""
+@lru_cache(maxsize=2_000)
+def _named_limits(text: str) -> list[tuple[FactValue, str, str]]:
+    """Return the value, the noun and the bound of each bounded quantity. Units need no noun."""
+    text, named = plain(text), []
     for quantity, bound in _limits(text):
         noun = _NOUN.match(text, quantity.end) if quantity.value[0] == "number" else None
-        yield quantity.value, noun[1].casefold() if noun else "", bound
+        named.append((quantity.value, noun[1].casefold() if noun else "", bound))
+    return named
 
 
 def _closest(clause: Clause, held: Sequence[Clause], passage: Sequence[str]) -> list[Clause]:

@@ -54,24 +54,24 @@ class Passage:
     chunk: ScoredChunk
     signs: Signs
     """Signs of the text's tokens. If they come from the index, the context's tokens follow."""
-    cut: Callable[[], tuple[TokenIds, Sequence[Span]]]
-    """Returns the ids and spans of the text's tokens. It is called only if they are needed."""
+    cut: Callable[[], "Cut"]
+    """Returns the text's tokens. It is called only if they are needed."""
     rank: int = 1
     """The chunk's rank, from 1."""
 
     @cached_property
-    def _text(self) -> tuple[TokenIds, Sequence[Span]]:
+    def _text(self) -> "Cut":
         return self.cut()
 
     @property
     def ids(self) -> TokenIds:
         """Return the ids of the text's tokens, truncated to the tokens with signs."""
-        return self._text[0]
+        return self._text.ids
 
     @property
-    def spans(self) -> Sequence[Span]:
-        """Return the spans of `ids` in the text."""
-        return self._text[1]
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Return the offset of each token in the text."""
+        return self._text.starts
 
 
 class Reader(Protocol):
@@ -193,17 +193,16 @@ class SentenceVectors:
 
     def passage(self, chunk: ScoredChunk) -> Passage:
         """Return a chunk with its tokens."""
-        cut: Callable[[str], _Cut] = _cut
+        cut: Callable[[str], Cut] = _cut
         if chunk.token_signs:  # of the text and its context
             packed = np.frombuffer(chunk.token_signs, np.uint8)
             packed = packed.reshape(-1, _packaged().dimension // 8)
         else:
             packed, cut = _read_passage(chunk.text).packed, lambda text: _read_passage(text).cut
 
-        def tokens() -> tuple[TokenIds, Sequence[Span]]:
-            ids, spans = cut(chunk.text)
-            kept = spans[: len(packed)].tolist()
-            return ids[: len(packed)], [(start, end) for start, end in kept]
+        def tokens() -> Cut:
+            ids, starts = cut(chunk.text)
+            return Cut(ids[: len(packed)], starts[: len(packed)])
 
         return Passage(chunk, unpacked(packed, _packaged().dimension), tokens)
 
@@ -218,22 +217,22 @@ def _read_question(text: str) -> Tokens:
     return _packaged().embed_tokens([text], "query")[1][0]
 
 
-class _Cut(NamedTuple):
-    """The tokens of a text and their spans. Arrays need less memory than tuples."""
+class Cut(NamedTuple):
+    """The tokens of a text, and their offsets in the text."""
 
     ids: TokenIds
-    spans: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int64]
 
 
 class _Read(NamedTuple):
-    cut: _Cut
+    cut: Cut
     packed: npt.NDArray[np.uint8]
 
 
 @lru_cache(maxsize=_MAX_PASSAGES)
-def _cut(text: str) -> _Cut:
+def _cut(text: str) -> Cut:
     ids, spans = _packaged().tokens_of(text)
-    return _Cut(ids, _packed(spans))
+    return Cut(ids, np.array([start for start, _ in spans], np.int64))
 
 
 @lru_cache(maxsize=_MAX_PASSAGES)
@@ -248,17 +247,11 @@ def _read_passage(text: str) -> _Read:
         np.packbits(tokens.vectors > 0, axis=1)[: len(own)]
         for tokens, (own, _) in zip(made, read, strict=True)
     ]
-    places = [
-        (start + first, start + last)
-        for (start, _), (_, own) in zip(pieces, read, strict=True)
-        for first, last in own
+    starts = [
+        start + first for (start, _), (_, own) in zip(pieces, read, strict=True) for first, _ in own
     ]
     ids = np.concatenate([own for own, _ in read])
-    return _Read(_Cut(ids, _packed(places)), np.concatenate(signs))
-
-
-def _packed(spans: Sequence[Span]) -> npt.NDArray[np.int32]:
-    return np.array(spans, np.int32).reshape(-1, 2)
+    return _Read(Cut(ids, np.array(starts, np.int64)), np.concatenate(signs))
 
 
 def _pieces(model: MiniLMTokens, text: str, start: int = 0) -> list[Span]:
@@ -292,6 +285,7 @@ def token_ids(text: str) -> TokenIds:
     return _packaged().tokens_of(text)[0]
 
 
+@lru_cache(maxsize=4096)
 def has_terms(text: str) -> bool:
     """Return whether a text has any terms (see `Tokenizer`)."""
     return default_tokenizer().has_terms(text)

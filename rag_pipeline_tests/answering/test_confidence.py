@@ -17,7 +17,7 @@ from rag_pipeline.answering.confidence import (
     threshold,
 )
 from rag_pipeline.answering.naming import unheld_names
-from rag_pipeline.answering.reading import Passage, read_passages, sentence_vectors
+from rag_pipeline.answering.reading import Cut, Passage, read_passages, sentence_vectors
 from rag_pipeline.config.calibration import DEFAULT, EVIDENCE, Calibration
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import SearchResult
@@ -35,7 +35,7 @@ class _Two:
 
     def passage(self, chunk):
         signs = np.array([[float(b) for b in word] for word in chunk.text.split()], np.float32)
-        return Passage(chunk, signs, lambda: (np.array([1], np.uint32), [(0, 2)]))
+        return Passage(chunk, signs, lambda: Cut(np.array([1], np.uint32), np.array([0])))
 
 
 def test_evidence_is_what_the_definitions_say():

@@ -13,7 +13,7 @@ from rag_pipeline.answering.extractive import (
     sentence_features,
 )
 from rag_pipeline.answering.forms import form_answers
-from rag_pipeline.answering.reading import Passage, read_passages, sentence_vectors
+from rag_pipeline.answering.reading import Cut, Passage, read_passages, sentence_vectors
 from rag_pipeline.answering.sentences import is_table_head, spans_of
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.models import Tokens
@@ -134,7 +134,7 @@ class _Two:
         # By its signs (1, -1) / root of 2, the first sentence's token is near the query's first,
         # the third, which is the context's, near the second.
         signs = np.array([[1, 0], [1, 1], [0, 1]], np.float32)
-        return Passage(chunk, signs, lambda: (np.array([1, 3], np.uint32), [(0, 5), (19, 23)]))
+        return Passage(chunk, signs, lambda: Cut(np.array([1, 3], np.uint32), np.array([0, 19])))
 
 
 def test_features_are_what_the_definitions_say():

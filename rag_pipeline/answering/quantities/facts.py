@@ -103,7 +103,7 @@ _RATE = re.compile(
 )
 
 
-@lru_cache(maxsize=500)
+@lru_cache(maxsize=2_000)
 def plain(text: str) -> str:
     """Remove the numbers of clauses from a text, and write times and fractions as numbers."""
     text = _OF_DAY.sub(
