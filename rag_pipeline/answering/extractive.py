@@ -37,9 +37,10 @@ from rag_pipeline.answering.sentences import (
 )
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.calibration import DEFAULT, Calibration
-from rag_pipeline.datamodels import Answer, SearchResult, Weights
+from rag_pipeline.datamodels import Answer, Citation, SearchResult, Weights
 from rag_pipeline.search.standing import in_force
 
+NO_ANSWER = "No answer was found in the documents."
 NOTHING_ANSWERS = "Nothing in the retrieved passages answers this."
 
 FEATURES = {
@@ -240,6 +241,11 @@ def as_answer(confidence: float, sentences: Sequence[Sentence]) -> Answer:
     )
     text = "\n".join(citation.text for citation in citations)
     return Answer(text, answered=True, citations=citations, confidence=confidence)
+
+
+def quoted(citation: Citation) -> str:
+    """Return the text of a citation on one line, in quotation marks and with its number."""
+    return f"“{' '.join(citation.text.split())}” [{citation.number}]"
 
 
 def sentence_features(

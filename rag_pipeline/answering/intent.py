@@ -17,6 +17,15 @@ _A_NUMBER = (
     r"trois|dix|una?|dos|tres|diez)\b)"
 )
 """Matches a number. After "than" it is a limit ("no later than ten days"), not a comparison."""
+_NOW_AND_THEN = (
+    r"(?:last|this) (?:year|season|month|quarter)\b[^?]{1,80}\b(?:this|last) (?:year|season|month|"
+    r"quarter)",
+    r"\b(?:letzte\w*|vorige\w*|diese\w*) (?:jahr|saison|monat)\w*\b[^?]{1,80}\b(?:diese\w*|"
+    r"letzte\w*|vorige\w*) (?:jahr|saison|monat)",
+    r"\b(?:an|année|saison|mois) derni\w+\b[^?]{1,80}\bcette? (?:an|saison|mois)|"
+    r"\bcette? (?:année|saison|mois)\b[^?]{1,80}\b(?:an|année|saison|mois) derni",
+)
+"""Two times that a question compares, in English, German and French."""
 _COMPARISON = (
     r"\b(?:compar\w+|contrast\w*|differ(?:s|ed|ing|ences?|ent(?:ly)? (?:from|between|in))?|"
     r"disagree\w*|versus|vs\.?|in common|unlike|side by side|"
@@ -32,12 +41,14 @@ _COMPARISON = (
     r"(?:\w+\s+){1,3}(?:is|has|have|gives?|allows?|offers?))"
     r"[^?]{0,80}\b(?:the (?:(?:long|short|high|low|strict|larg|small|earli|lat)er|more|less|fewer)|"
     r"longest|shortest|highest|lowest|most|least|strictest|largest|smallest)|"
-    r"across\s+(?:all\s+|the\s+|these\s+|both\s+)?(?:\w+\s+)?\w+s)\b",
+    r"across\s+(?:all\s+|the\s+|these\s+|both\s+)?(?:\w+\s+)?\w+s|"
+    rf"{_NOW_AND_THEN[0]}|here and (?:in|at)|by how much)\b",
     r"\b(?:vergleich|unterschie|unterscheide|gegenüber)|\bwelche[rs]? (?:von |der )?beiden\b|"
     r"\b(?:länger|kürzer|höher|niedriger|strenger|früher|später|größer|kleiner|günstiger|mehr|weniger"
-    rf"|besser)\b[^?]{{0,30}}\bals\b(?!{_A_NUMBER})",
+    rf"|besser)\b[^?]{{0,30}}\bals\b(?!{_A_NUMBER})|{_NOW_AND_THEN[1]}|\bhier und in\b",
     r"\b(?:comparaison|différence|différent|diffèrent|divergent)|\b(?:le|la|les)quel\w* des deux\b|"
-    rf"\b(?:plus|moins) (?!de\b)\w+ [^?]{{0,40}}?\bque\b(?!{_A_NUMBER})",
+    rf"\b(?:plus|moins) (?!de\b)\w+ [^?]{{0,40}}?\bque\b(?!{_A_NUMBER})|{_NOW_AND_THEN[2]}|"
+    r"\bici et [àe]",
     r"\b(?:compar[ae]|diferencia|distinguen)|\bcuál(?:es)? de l[oa]s dos\b|"
     rf"\b(?:más|menos) (?!de\b)\w+ [^?]{{0,40}}?\bque\b(?!{_A_NUMBER})",
     r"比较|对比|不同|区别|差异|相比|比[^较如例]{1,12}(?:长|短|高|低|多|少|严格|便宜|贵)|哪一?[个份].{0,8}(?:更|最)",
@@ -53,7 +64,8 @@ _SIDE = rf"{_NAME}|\b(?:(?:19|20)\d\d|v(?:ersion )?\d+)\b"
 _SIDES = re.compile(
     rf"(?P<one>{_SIDE})(?:,| the| der| die| das| le| la| el)*"
     r"\s+(?P<join>or|and|oder|und|ou|et|o|y|to|bis|à|vs\.?|versus|than|als|gegenüber)\s+"
-    rf"(?:(?:in|im|for|für|the|der|die|das|dem|den|le|la|el|bei|beim|with|mit|of|from|von)\s+)*"
+    r"(?P<between>(?:(?:in|im|for|für|the|der|die|das|dem|den|le|la|el|bei|beim|with|mit|of|from|von|"
+    r"at|en|à|au|chez)\s+)*)"
     rf"(?P<other>{_SIDE})"
 )
 """Two names, years or versions that a question compares, such as "Acme or Brightwater"."""
@@ -178,7 +190,9 @@ def sides_of(question: str) -> tuple[str, str] | None:
         if found["join"] in ("to", "bis", "à"):
             continue
         is_choice = found["join"] in ("or", "oder", "ou", "o", "vs", "vs.", "versus")
-        if one and (compares or (is_choice and is_graded)):
+        before = question[: found.start("one")].split()[-1:]
+        are_apart = bool(before) and found["between"].split()[:1] == before  # in Ulm and in Lyon
+        if one and (compares or are_apart or (is_choice and is_graded)):
             return one, found["other"].rstrip(".")
     return None
 

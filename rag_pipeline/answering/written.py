@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.citing import cite
-from rag_pipeline.answering.forms import as_table, or_none
+from rag_pipeline.answering.comparisons import as_table
+from rag_pipeline.answering.forms import or_none
 from rag_pipeline.answering.support import judge
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, ScoredChunk

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from rag_pipeline.answering.comparisons import COUNTERPARTS
 from rag_pipeline.answering.forms import (
     NEUTRAL_QUERIES,
     contexts_of,
@@ -42,7 +43,7 @@ from rag_pipeline.assistant.results import (
 from rag_pipeline.assistant.wording import in_language_of
 from rag_pipeline.client.records import Step
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
+from rag_pipeline.datamodels import Answer, Boost, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.release.opening import FIRST_QUERY
 from rag_pipeline.search import deadlines
@@ -305,8 +306,13 @@ class _Answering:
 
     def _quoted(self, found: SearchResult, settings: ExtractiveAnswers) -> Answer:
         reader, calibration = self.assistant.reader, calibration_of(self.chosen)
-        (answer,) = form_answers([found], settings, reader, calibration, self._document_of)
+        tools = reader, calibration, self._document_of, self._found_for
+        (answer,) = form_answers([found], settings, *tools)
         return answer
+
+    def _found_for(self, text: str) -> Sequence[ScoredChunk]:
+        request = self._request(text, COUNTERPARTS, is_neutral=True)
+        return self.assistant.merged_search(request, self.chosen).chunks
 
     def _confidence(self, answer: Answer, found: SearchResult) -> float:
         if not answer.answered:

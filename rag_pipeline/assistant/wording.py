@@ -2,7 +2,7 @@
 
 import re
 
-from rag_pipeline.answering.forms import NO_ANSWER
+from rag_pipeline.answering.extractive import NO_ANSWER
 from rag_pipeline.loading.languages import any_language_of, language_of
 from rag_pipeline.search.unsearched import EXCLUDED, UNREADABLE
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
@@ -158,9 +158,14 @@ def _extracted(
     def document(document_id: str) -> Document | None:
         return next(iter(read_documents(workspace, [document_id])), None)
 
+    def search(text: str) -> list[ScoredChunk]:
+        with suppress(TextsFailedError):
+            return distinct(retrieve_again(workspace, configuration, text, counts))
+        return []
+
     def made_from(asked: Sequence[SearchResult]) -> list[Answer]:
         read = lambda chunk: document(chunk.document_id)  # noqa: E731
-        return form_answers(asked, settings, sentence_vectors, calibration, read)
+        return form_answers(asked, settings, sentence_vectors, calibration, read, search)
 
     made = []
     for one in found:
@@ -174,11 +179,9 @@ def _extracted(
         ]
         if not is_open:
             break
-        try:
-            again = distinct(retrieve_again(workspace, configuration, neutral, counts))
-        except TextsFailedError:
+        chunks = search(neutral)[: settings.contexts]
+        if not chunks:
             continue
-        chunks = again[: settings.contexts]
         asked = [
             with_token_vectors(index, replace(found[n], chunks=chunks, contexts=0)) for n in is_open
         ]

@@ -1,37 +1,16 @@
 import pytest
 
 from rag_pipeline.answering.extractive import sentence_features
-from rag_pipeline.answering.forms import _compared, contexts_of, form_answers, most_contexts_of
+from rag_pipeline.answering.forms import contexts_of, form_answers, most_contexts_of
 from rag_pipeline.answering.reading import read_passages, sentence_vectors
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import Citation, SearchResult
+from rag_pipeline.datamodels import SearchResult
 from rag_pipeline_tests.testing.answers import answered
 from rag_pipeline_tests.testing.chunking import scored
 
 PENSION = "The Company contributes seven percent of salary to the pension."
 
 PREAMBLE = "This contract is made between {} (the “Company”) and {} (the “Employee”)."
-
-
-def test_a_row_of_a_comparison_has_at_most_four_quotes():
-    quoted = [Citation(n, "a.md#0-9", "a.md", n, n + 1, str(n)) for n in range(1, 7)]
-    answer = _compared([("a.md", quoted), ("b.md", quoted[:1])], 0.9)
-    assert [row.text for row in answer.table] == ["“1” [1] “2” [2] “3” [3] “4” [4]", "“1” [5]"]
-    assert [citation.number for citation in answer.citations] == [1, 2, 3, 4, 5]
-
-
-def test_a_document_that_says_nothing_of_what_is_compared_has_an_empty_cell():
-    chunks = [
-        scored("ann.txt", f"{PREAMBLE.format('Brennwater', 'Ann Lee')} {PENSION}", 1.0),
-        scored("bob.txt", f"{PREAMBLE.format('Tessavine', 'Bob Ray')} Desks are shared.", 0.9),
-        scored("lunch.txt", "The canteen opens at noon.", 0.8),
-    ]
-    query = "Compare the pension money that Brennwater and Tessavine pay for Ann Lee and Bob Ray."
-    found = SearchResult(query=query, chunks=chunks, kind="comparison")
-    (answer,) = form_answers([found], ExtractiveAnswers(confidence=0), sentence_vectors)
-    assert [row.document_id for row in answer.table] == ["ann.txt", "bob.txt"]
-    assert answer.table[0].text.startswith(f"“{PENSION}” [1]")
-    assert (answer.table[1].text, answer.table[1].number) == ("—", None)
 
 
 def test_headings_are_not_quoted():

@@ -16,6 +16,8 @@ from rag_pipeline_tests import testing
         ("Which of the two agreements has the longest term?", "comparison"),
         ("Which lease has the higher deposit, Acme or Birch?", "comparison"),
         ("What is the difference between the leave policies?", "comparison"),
+        ("What did it cost last year and what is it this year?", "comparison"),
+        ("Wie hoch war der Preis letztes Jahr und wie hoch ist er dieses Jahr?", "comparison"),
         ("List all definitions.", "comprehensive"),
         ("Which agreements are governed by the laws of Delaware?", "comprehensive"),
         ("What does Confidential Information mean?", "definition"),
@@ -89,6 +91,8 @@ def test_bounds_and_words_that_only_sound_alike_are_no_comparison_or_definition(
         ("Is Porto to Lyon far?", None),
         ("May the Licensee or the Licensor assign it?", None),
         ("Is Porto in Portugal?", None),
+        ("Welche Prämie gilt in Ulm und in Lyon?", ("Ulm", "Lyon")),
+        ("Who works in Ulm and Lyon?", None),
     ],
 )
 def test_the_two_names_that_a_question_compares(question: str, sides):

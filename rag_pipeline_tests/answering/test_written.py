@@ -1,6 +1,6 @@
 import pytest
 
-from rag_pipeline.answering.forms import NO_ANSWER
+from rag_pipeline.answering.extractive import NO_ANSWER
 from rag_pipeline.answering.written import (
     cited_answer,
     clause_answer,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag_pipeline.answering.forms import NO_ANSWER
+from rag_pipeline.answering.extractive import NO_ANSWER
 from rag_pipeline.assistant.wording import in_language_of
 
 GERMAN, FRENCH = "Wer ist der Vermieter der Praxis?", "Qui est le propriétaire du cabinet ?"

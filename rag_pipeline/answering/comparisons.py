@@ -1,0 +1,291 @@
+"""Compare what documents say: a table with one row per document or compared name."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from rapidfuzz import fuzz
+
+from rag_pipeline.answering.agreement import ranked_sentences
+from rag_pipeline.answering.extractive import (
+    NO_ANSWER,
+    Ranked,
+    as_answer,
+    choose,
+    quoted,
+    rank_sentences,
+)
+from rag_pipeline.answering.facts import kinds_asked, states
+from rag_pipeline.answering.intent import sides_of, uncompared
+from rag_pipeline.answering.matching import Words
+from rag_pipeline.answering.naming import about
+from rag_pipeline.answering.reading import Reader
+from rag_pipeline.answering.sentences import Sentence
+from rag_pipeline.answering.structured import structured_answer
+from rag_pipeline.answering.tables import DocumentOf
+from rag_pipeline.config import ExtractiveAnswers
+from rag_pipeline.config.calibration import Calibration
+from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, ScoredChunk, SearchResult
+from rag_pipeline.search.standing import are_versions, asks_for, in_force, standings
+
+COUNTERPARTS = 30
+"""Number of passages in which the other side of a comparison is searched for."""
+_COMPARED_DOCUMENTS = 6
+_FEWEST_ROWS = 2
+"""Least number of rows of a table after empty rows at its end are dropped."""
+_COMPARED_PASSAGES = 8
+_QUOTED_A_SIDE = 4
+"""Maximum number of quotes in a row of a comparison."""
+_LEAST_MET = 0.78
+"""Least match of a sentence in a table, as a share of the best sentence's value.
+
+Chosen on comparisons of the sample's documents.
+"""
+_LEAST_ALIKE = 1.07
+"""Least agreement of a sentence with a quote of the other side. Chosen on three mixed folders."""
+_MAX_CONTEXTS = 50
+_VERSION = re.compile(r"(?i:(?<![^\W_])v(?:er(?:sion)?)?)[ ._-]?(?P<number>\d{1,3})(?!\d)")
+
+
+Search = Callable[[str], Sequence[ScoredChunk]]
+"""Returns the best chunks for a text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How a comparing question is answered. `form_answers` creates it for each question."""
+
+    settings: ExtractiveAnswers
+    reader: Reader
+    calibration: Calibration
+    document_of: DocumentOf
+    search: Search | None = None
+    """Finds the other side of a comparison that quotes one document only."""
+
+    def answer(self, found: SearchResult, ranked: Ranked) -> Answer:
+        """Return a table with one row per compared name, or per document without names.
+
+        A row is empty if no sentence fits the query (see `_to_the_point`). If only one row has
+        quotes, the sentence of another document that says about the same follows.
+        """
+        sides = sides_of(found.query)
+        by_name = self._by_name(found, sides, ranked.confidence) if sides else None
+        answer = by_name or self._by_document(found)
+        told = [row for row in answer.table if row.number is not None]
+        if len(told) == 1 and (other := self._counterpart(found, answer.citations[0])):
+            rows = [(told[0].document_id, answer.citations), other]
+            return _compared(rows, answer.confidence or 0.0)
+        return answer
+
+    def _counterpart(
+        self, found: SearchResult, quote: Citation
+    ) -> tuple[str, Sequence[Citation]] | None:
+        """Return another document's id with its sentence that is most like a quote, or None.
+
+        If the passages hold another version of the quote's document, only this version is read.
+        """
+        chunks = [c for c in found.chunks if are_versions(c.document_id, quote.document_id)]
+        chunks = self._others(chunks, found.query, quote)
+        if not chunks and self.search is not None:
+            chunks = self._others(self.search(quote.text)[:COUNTERPARTS], found.query, quote)
+        agreed = ranked_sentences(quote.text, chunks) if chunks else None
+        if not agreed or not agreed.sentences:
+            return None
+        first = agreed.sentences[0]
+        is_alike = max(agreed.agreements[0], first.match) >= _LEAST_ALIKE
+        if not is_alike or not states(first.with_units, kinds_asked(found.query)):
+            return None
+        return first.chunk.document_id, as_answer(0.0, [first]).citations
+
+    def _others(
+        self, chunks: Sequence[ScoredChunk], query: str, quote: Citation
+    ) -> list[ScoredChunk]:
+        """Return the chunks of other documents, except drafts and the like (see `standings`)."""
+        standing = standings({chunk.document_id for chunk in chunks})
+        return [
+            c
+            for c in chunks
+            if c.document_id != quote.document_id
+            and (
+                standing.get(c.document_id) in (None, "old version")
+                or asks_for(query, c.document_id)
+            )
+        ]
+
+    def _by_document(self, found: SearchResult) -> Answer:
+        chunks_of: dict[str, list[ScoredChunk]] = {}
+        for chunk in in_force(found.query, found.chunks[: found.contexts or None]):
+            chunks_of.setdefault(chunk.document_id, []).append(chunk)
+        documents = list(chunks_of)[:_COMPARED_DOCUMENTS]
+        shown = (chunks_of[document_id][:_COMPARED_PASSAGES] for document_id in documents)
+        chosen = [choose(replace(found, chunks=own), *self._how()) for own in shown]
+        kept = _to_the_point(found.search_text, [sentences for _, sentences in chosen])
+        best = max((confidence for confidence, _ in chosen), default=0.0)
+        quotes = [as_answer(0.0, sentences).citations for sentences in kept]
+        return _compared(list(zip(documents, quotes, strict=True)), best)
+
+    def _by_name(self, found: SearchResult, sides: tuple[str, str], best: float) -> Answer | None:
+        """Return an answer with one row per compared name, made from its own passages.
+
+        A name without passages has an empty row. Return None if both rows are empty or the
+        confidence is too low. `best` is the confidence by all passages. The passages of a name may
+        raise it.
+        """
+        surely = self._how(confidence=0.0, contexts=_MAX_CONTEXTS)
+        names: list[str] = []
+        quotes: list[Sequence[Citation]] = []
+        plain: list[Sequence[Sentence]] = []
+        versions = versions_of(found.chunks, sides)
+        titled = [[c for c in found.chunks if _titles(c, side)] for side in sides]
+        confidences: list[float] = []
+        are_alike = True  # whether the sentences of both names were compared with the same words
+        for (side, other), named in zip((sides, sides[::-1]), titled, strict=True):
+            own = [c for c in found.chunks if c.document_id == versions.get(side)]
+            own = own or (named if all(titled) else [c for c in found.chunks if _has_side(c, side)])
+            own.sort(key=lambda c: _has_side(c, other))  # passages about one name alone come first
+            first = [c for c in own if c.document_id == own[0].document_id][:_COMPARED_PASSAGES]
+            asked = _side_query(found.query, other)
+            one = replace(found, query=asked, search_text=asked, chunks=first)
+            # The names, and words such as "higher", outweigh the words that are compared.
+            unnamed = uncompared(_side_query(asked, side)) or asked
+            plainly = replace(one, query=unnamed, search_text=unnamed)
+            ranked = rank_sentences(plainly, *surely)
+            if not ranked.sentences:  # the rest of the question alone is unlike the passages
+                ranked = rank_sentences(one, *surely)
+                are_alike = False
+            confidences.append(ranked.confidence)
+            if not all(titled):  # perhaps a document has a section for each name
+                scores = zip(ranked.sentences, ranked.scores, strict=True)
+                below = [pair for pair in scores if _has_words(pair[0].heading, side)]
+                if below:
+                    own_sentences, own_scores = zip(*below, strict=True)
+                    ranked = ranked._replace(sentences=own_sentences, scores=own_scores)
+            structured = structured_answer(one, ranked, self.document_of)
+            names.append(first[0].document_id if first else side)
+            quotes.append(structured.citations if structured else ())
+            plain.append([] if structured else ranked.first(1))
+        if versions:
+            of_versions = _of_versions(found, versions, sides, *surely)
+            plain = [[] if q else s for s, q in zip(of_versions, quotes, strict=True)]
+        kept = _to_the_point(found.search_text, plain) if are_alike and not versions else plain
+        rows = [
+            (n, q or as_answer(0.0, k).citations)
+            for n, q, k in zip(names, quotes, kept, strict=True)
+        ]
+        said = self.settings.confidence
+        least = self.calibration.least if said is None else said
+        best = max(best, *confidences)
+        if best < least or not any(citations for _, citations in rows):
+            return None
+        return _compared(rows, best)
+
+    def _how(self, **changed: float) -> tuple[ExtractiveAnswers, Reader, Calibration]:
+        return self.settings.model_copy(update=changed), self.reader, self.calibration
+
+
+def _of_versions(
+    found: SearchResult,
+    versions: Mapping[str, str],
+    sides: tuple[str, str],
+    settings: ExtractiveAnswers,
+    reader: Reader,
+    calibration: Calibration,
+) -> list[list[Sentence]]:
+    """Return for each version the sentence about the compared thing, or [].
+
+    One version has the best sentence. The other version's sentence is the most similar one. Words
+    of the documents' names are not searched for, because they tell nothing about a sentence.
+    """
+    both = [c for c in found.chunks if c.document_id in versions.values()]
+    names = "\n".join(f"{c.title}\n{c.document_id}" for c in both)
+    query = uncompared(found.query) or found.query
+    asked = sorted(Words(query, [query]).asked, key=query.casefold().find)
+    text = " ".join(w for w in asked if not _has_words(names, w)) or query
+    one = replace(found, search_text=text, chunks=both)
+    sentences = rank_sentences(one, settings, reader, calibration).sentences
+    best = next(iter(sentences), None)
+    similar = max(
+        (s for s in sentences if best and s.chunk.document_id != best.chunk.document_id),
+        key=lambda s: fuzz.ratio(s.text, best.text if best else ""),
+        default=None,
+    )
+    return [
+        [s for s in (best, similar) if s and s.chunk.document_id == versions[side]]
+        for side in sides
+    ]
+
+
+def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float) -> Answer:
+    citations: list[Citation] = []
+    rows = []
+    for name, cited in sides:
+        most = cited[:_QUOTED_A_SIDE]
+        own = [replace(c, number=len(citations) + n) for n, c in enumerate(most, 1)]
+        citations += own
+        said = " ".join(map(quoted, own))
+        rows.append(ComparisonRow(name, said or "—", own[0].number if own else None))
+    while len(rows) > _FEWEST_ROWS and rows[-1].number is None:
+        rows.pop()
+    if not citations:
+        return Answer(NO_ANSWER, answered=False, confidence=confidence)
+    return Answer(
+        as_table(rows),
+        answered=True,
+        citations=tuple(citations),
+        confidence=confidence,
+        table=tuple(rows),
+    )
+
+
+def _has_side(chunk: ScoredChunk, side: str) -> bool:
+    """Return whether a passage, its context or its document's name has all words of a name."""
+    return _has_words(about(chunk), side)
+
+
+def _titles(chunk: ScoredChunk, side: str) -> bool:
+    name = f"{chunk.title}\n{chunk.document_id}"
+    if version := _VERSION.fullmatch(side):
+        return any(version["number"] == one["number"] for one in _VERSION.finditer(name))
+    return _has_words(name, side)
+
+
+def versions_of(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str, str]:
+    """Return the document id of each compared year or version, or {} if one has no document.
+
+    The names of the two documents differ by the year or version alone.
+    """
+    if not all(any(map(str.isdigit, side)) for side in sides):
+        return {}
+    one, other = ([c.document_id for c in chunks if _titles(c, side)] for side in sides)
+    pairs = ((a, b) for a, b in product(one, other) if a != b and are_versions(a, b))
+    return dict(zip(sides, next(pairs, ()), strict=False))
+
+
+def _has_words(text: str, side: str) -> bool:
+    words = Words(side, [text])
+    return bool(words.asked) and words.in_text(text) == words.asked
+
+
+def _side_query(query: str, other: str) -> str:
+    """Return a comparing query without the other name."""
+    return " ".join(re.sub(rf"\b{re.escape(other)}\b", " ", query).split())
+
+
+def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:
+    """Return the sentences that have at least 78 % of the best sentence's match.
+
+    If a sentence states a fact of the kind that the query asks for, only such sentences are kept.
+    """
+    best = max((s.match for sentences in chosen for s in sentences), default=0.0)
+    near = [[s for s in own if s.match >= _LEAST_MET * best] for own in chosen]
+    kinds = kinds_asked(search_text)
+    stating = [[s for s in own if states(s.with_units, kinds)] for own in near]
+    return stating if any(stating) else near
+
+
+def as_table(rows: Sequence[ComparisonRow]) -> str:
+    """Return a Markdown table of the rows, with escaped bars in the cells."""
+    cells = [(r.document_id.replace("|", "\\|"), r.text.replace("|", "\\|")) for r in rows]
+    lines = [f"| {document} | {text} |" for document, text in cells]
+    return "\n".join(["| document | what it says |", "| --- | --- |", *lines])
