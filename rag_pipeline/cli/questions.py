@@ -128,13 +128,13 @@ def make_and_write(
         print_json({**record, "seconds": round(seconds, 1), "usd": round(usd, 6)})
         return
     documents_asked = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
-    say(
+    tell(
         f"wrote {counted(added, 'synthetic question')} about "
         f"{counted(len(documents_asked), 'document')} to "
         f"{escape(shown_path(target))}{f', replacing {replaced}' * bool(replaced)}; {seconds:.1f} s"
     )
     if unread := refused_documents(workspace):
-        say(f"{counted(len(unread), 'document')} in quarantine: no question is about them")
+        tell(f"{counted(len(unread), 'document')} in quarantine: no question is about them")
     if len(made.rows) < sum(wanted):
         _explain_few(made, len(documents), chat)
     for row in made.rows[:_SHOWN]:

@@ -179,7 +179,7 @@ def summarize_run(
 
 
 def _show_problems(workspace: Workspace) -> None:
-    say(f"\n{coverage(workspace)}")
+    tell(f"\n{coverage(workspace)}")
     refused = [f"{refusal.document_id}: {refusal.reason}" for refusal in refusals(workspace)]
     _warn("in quarantine (not indexed)", list(dict.fromkeys(refused)))
     _warn("with doubtful text (`rag show` prints it)", text_warnings(workspace))

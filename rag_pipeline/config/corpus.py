@@ -297,7 +297,8 @@ class CorpusConfig(Settings):
         from wcmatch import glob
 
         schema = self._file and self._file.with_suffix(".schema.json")
-        files = (self.sidecar_path, self._file, schema, self.queries_path, self.prices_path)
+        report = self._file and self._file.with_name(f"{self.corpus}.html")
+        files = (self.sidecar_path, self._file, schema, report, self.queries_path, self.prices_path)
         own = [(path, "") for path in files if path is not None]
         if self.queries_path:
             beside = (self.queries_path.with_suffix(f".{kept}.jsonl") for kept in _BESIDE_QUERIES)

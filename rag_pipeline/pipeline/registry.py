@@ -173,7 +173,7 @@ _ROWS = (
         priority=10,
         kind="parquet",
         about="The questions, with their gold spans resolved against the documents.",
-        activity="find their gold spans",
+        activity="find the gold spans of the queries",
     ),
     _table_asset("chunks")(
         reads=("documents",),

@@ -22,7 +22,13 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.config.calibration import Calibration
 from rag_pipeline.config.models import ChatVariant
-from rag_pipeline.errors import ConfigError, NotReleasedError, RagPipelineError, StoreError
+from rag_pipeline.errors import (
+    ConfigError,
+    NotReleasedError,
+    RagPipelineError,
+    StoreError,
+    UnknownReleaseError,
+)
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store import Table
 from rag_pipeline.store.hashes import Hashes
@@ -115,13 +121,13 @@ def current(workspace: Workspace) -> Release:
 
 
 def load(workspace: Workspace, release_id: str) -> Release:
-    """Return a release by its id. Raise NotReleasedError if there is no such release."""
+    """Return a release by its id. Raise UnknownReleaseError if there is no such release."""
     corpus = workspace.config.corpus
     named = re.fullmatch(r"release-\d+", release_id)
     record = workspace.store.read_json(manifest_file(release_id)) if named else None
     if record is None:
         known = ", ".join(r.release_id for r in history(workspace)) or "none"
-        raise NotReleasedError(f"{corpus}: no release {release_id!r}; there are: {known}")
+        raise UnknownReleaseError(f"{corpus}: no release {release_id!r}; there are: {known}")
     return read(record, f"{corpus}: release {release_id}")
 
 

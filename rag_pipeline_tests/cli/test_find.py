@@ -8,7 +8,7 @@ import pytest
 from rag_pipeline.cli import find
 from rag_pipeline.cli.find import find_corpus_file, shown_path
 from rag_pipeline.errors import ConfigError
-from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 from rag_pipeline_tests.testing.small_sets import SMALL
 
@@ -150,9 +150,7 @@ def follow(printed: str, *expected: str) -> list[str]:
         if "dagster dev" not in line and line.removeprefix("Next:").strip()
     ]
     assert [" ".join(command[:2]) for command in commands] == [f"rag {name}" for name in expected]
-    outcomes = [rag(*command[1:]) for command in commands]
-    assert [(outcome.code, outcome.err) for outcome in outcomes] == [(0, "")] * len(commands)
-    return [outcome.out for outcome in outcomes]
+    return [said(*command[1:]) for command in commands]
 
 
 def test_from_init_to_an_answer_beside_other_corpora(here: Path) -> None:

@@ -258,6 +258,7 @@ def test_a_folder_is_enough_and_what_is_written_into_it_is_no_document(
         assert not workspace.quarantine("documents").state()
         for kept in ("rejected", "dropped", "unlabelled", "unlabelled.rejected"):
             (notes / f"queries.{kept}.jsonl").write_text(QUERY)
+        (notes / "my_notes.html").write_text("<p>A report of this corpus.</p>")
     assert (notes / "rag-store").is_dir()
 
 

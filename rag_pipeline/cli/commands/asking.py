@@ -149,7 +149,7 @@ def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> 
     return made
 
 
-@app.command(short_help="Prove that the documents contain the sources of a kept answer.")
+@app.command(short_help="Prove the sources of a kept answer.")
 def verify(
     answer: Annotated[Path, argument("ANSWER", "A file with the JSON of an answer.")],
     corpus: CorpusArgument = None,

@@ -56,7 +56,7 @@ def init(
     \b
     Examples:
       rag init contracts/
-      rag init contracts --documents ~/contracts --queries queries.jsonl --output conf/c.yaml
+      rag init contracts --documents ~/contracts --queries queries.jsonl
       rag init mixed/ --model e5 --exclude 'archive/**'
     """
     from rag_pipeline.cli.init import initialize

@@ -15,7 +15,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Show and delete documents found outside.",
+    help="Show and delete documents found outside.\n\nExample: rag expansion list contracts",
 )
 
 

@@ -35,7 +35,8 @@ app = typer.Typer(
     cls=_MakeByDefault,
     add_completion=False,
     rich_markup_mode=None,
-    help="Make questions from the documents, and review them. Without a command: make.",
+    help="Make questions from the documents, and review them. Without a command: make.\n\n"
+    "Example: rag questions contracts --number 300",
 )
 
 
