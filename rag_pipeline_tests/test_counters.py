@@ -140,9 +140,6 @@ def test_the_counts_are_those_of_the_servers_log(service: Service) -> None:
     }
     service.add("reranked", reranker="chat")
     said["judges, answers and a reranker"] = service.counted()
-    service.add("jina", reranker="jina")
-    service.add("markdown", chunking="markdown")
-    said["several configurations"] = service.counted()
     service.edit("Busy servers are asked again.")
     _fails.extend([Fault(503), Fault(429), finished("length"), Fault(500)])
     said["retries and a cut reply"] = service.counted()
@@ -160,6 +157,9 @@ def test_the_counts_are_those_of_the_servers_log(service: Service) -> None:
     (service.folder / "documents/policy/pets.md").unlink()
     said["a deleted document"] = service.counted()
     said["a streamed answer"] = service.streamed("How expensive may a hotel be?")
+    service.add("jina", reranker="jina")
+    service.add("markdown", chunking="markdown")
+    said["several configurations"] = service.counted()
     service.chat["batch"] = True
     service.edit("Batches are cheap.")
     said["batches"] = service.counted()

@@ -1,6 +1,4 @@
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +14,7 @@ from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store import SHARED_CALLS, Store
 from rag_pipeline_tests.testing.databases import opened
+from rag_pipeline_tests.testing.forked import Forked
 
 
 @pytest.fixture
@@ -66,8 +65,7 @@ def test_a_put_outlives_a_killed_process(database_place: str) -> None:
         "CallCache(opened(sys.argv[1])).put({b'k': b'v'})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", script, database_place], check=False)
-    assert killed.returncode == -9
+    assert Forked(script, database_place).wait() == -9
     assert CallCache(opened(database_place)).get([b"k"]) == {b"k": b"v"}
 
 

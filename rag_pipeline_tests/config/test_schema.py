@@ -67,11 +67,3 @@ def test_what_is_refused_is_invalid(validator, place, value):
     assert errors
     # The editor marks the place, not the whole file.
     assert all("attributes" in error.absolute_path for error in errors)
-
-
-def test_settings_are_described(validator):
-    fixed = validator.schema["$defs"]["FixedChunking"]
-    first, *_ = fixed["description"].splitlines()
-    assert first == "Chunking into windows of `tokens` tokens that overlap by `overlap` tokens."
-    assert fixed["properties"]["tokens"]["default"] == 200
-    assert fixed["properties"]["method"]["const"] == "fixed"

@@ -1,8 +1,6 @@
 """Which runs Dagster's history keeps."""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing import forked
 from rag_pipeline_tests.testing.corpora import copy_corpus, rule, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import HOME, seen
 
@@ -156,8 +155,7 @@ print([os.waitpid(child, 0)[1] for child in children])
 
 
 def test_runs_that_open_a_new_home_at_once_leave_it_whole(tmp_path: Path) -> None:
-    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
-    opened = subprocess.check_output([sys.executable, "-c", _OPENED], env=environment, text=True)
-    assert opened == "[0, 0, 0, 0]\n"
+    opened = forked.run(_OPENED, env={**os.environ, "DAGSTER_HOME": str(tmp_path)})
+    assert opened.stdout == "[0, 0, 0, 0]\n"
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.get_runs_count() == 0

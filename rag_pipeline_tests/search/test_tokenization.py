@@ -1,5 +1,3 @@
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,13 +83,6 @@ def test_auto_takes_the_language_of_each_text() -> None:
     # short texts are stemmed in every language
     assert {"kundig", "haus"} <= set(auto.tokenize("Kündigungen der Häuser"))
     assert {"termin", "oblig"} <= set(auto.tokenize("terminating obligations"))
-
-
-def test_threads_share_one_tokenizer() -> None:
-    texts = [f"running{i % 97} parties{i % 89} obligations{i}" for i in range(2000)]
-    shared = Tokenizer(Lexical())
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(shared.tokenize, texts)) == list(map(ENGLISH.tokenize, texts))
 
 
 @given(st.text())

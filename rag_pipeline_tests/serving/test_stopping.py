@@ -1,10 +1,9 @@
 """A signal to its process stops a server."""
 
 import http.client
+import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from contextlib import closing
@@ -14,6 +13,7 @@ import pytest
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.serving.server import check_address, serve_http
 from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.servers import free_port
 
 SERVER = """
@@ -67,22 +67,17 @@ class Asked(threading.Thread):
     ("sent", "seconds", "bound", "reply"),
     [(signal.SIGINT, 0.1, 300, b"done"), (signal.SIGTERM, 60, 1, b"the server is stopping")],
 )
-def test_open_requests_are_finished_within_a_bound(sent, seconds, bound, reply):
+def test_open_requests_are_finished_within_a_bound(tmp_path, sent, seconds, bound, reply):
     port = free_port()
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER, str(port), str(seconds), str(bound)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        asked = Asked(port)
-        assert process.stdout.readline() == "asked\n"
-        process.send_signal(sent)
-        assert process.stdout.readline() == "ended\n"
-        asked.join()
-        said = process.stderr.read()
-    assert process.returncode == 0
+    process = Forked(SERVER, port, seconds, bound, stderr=tmp_path / "said")
+    asked = Asked(port)
+    assert process.stdout.readline() == "asked\n"
+    os.kill(process.pid, sent)
+    assert process.stdout.readline() == "ended\n"
+    asked.join()
+    assert process.wait() == 0
     assert reply in asked.reply
+    said = (tmp_path / "said").read_text()
     assert said.startswith(LINE.format(port, bound)) and "Traceback" not in said
 
 

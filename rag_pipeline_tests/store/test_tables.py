@@ -1,5 +1,3 @@
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 
 import pyarrow as pa
@@ -10,6 +8,7 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.store import DocumentState, Store, Table, quoted, tables
 from rag_pipeline.store.lance import MAX_FRAGMENTS, id_filters
 from rag_pipeline.store.schemas import CHUNKS_SCHEMA, rows_of
+from rag_pipeline_tests.testing.forked import Forked
 
 
 def chunk_rows(document_id, count, content_hash="h", fingerprint="f"):
@@ -93,11 +92,13 @@ def test_a_new_dimension_starts_the_table_afresh(store):
     assert store.table("v", schema(8)).dataset().schema.field("vector").type.list_size == 8
 
 
-def _rebuild(arguments):
-    url, name = arguments
-    table = Store(url, "tiny").table("chunks.a", CHUNKS_SCHEMA)
-    for round_ in range(5):
-        table.replace([name], [chunk_rows(name, 10 + round_, f"round {round_}")])
+REBUILD = """
+import sys
+from rag_pipeline_tests.store.test_tables import CHUNKS_SCHEMA, Store, chunk_rows
+table = Store(sys.argv[1], "tiny").table("chunks.a", CHUNKS_SCHEMA)
+for n in range(5):
+    table.replace([sys.argv[2]], [chunk_rows(sys.argv[2], 10 + n, f"round {n}")])
+"""
 
 
 def versions(table):
@@ -108,9 +109,8 @@ def test_processes_that_replace_documents_at_once_leave_one_set_of_rows_in_every
     store, table
 ):
     names = ["a", "b", "a"]  # two of the same document, one of another
-    spawned = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(3, mp_context=spawned) as pool:
-        list(pool.map(_rebuild, [(store.url, name) for name in names]))
+    processes = [Forked(REBUILD, store.url, name) for name in names]
+    assert [process.wait() for process in processes] == [0, 0, 0]
     assert table.state() == {name: DocumentState("round 4", "f", 14) for name in names}
     seen = set()
     for version in versions(table):

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from rag_pipeline.calls.costs import (
 )
 from rag_pipeline.errors import BudgetError
 from rag_pipeline_tests.testing.databases import opened
+from rag_pipeline_tests.testing.forked import Forked
 
 MILLION = 1_000_000
 
@@ -69,7 +68,7 @@ def test_threads_and_processes_add_without_losing_a_call(database_place: str):
         "used = ChargedTokens(output=100_000)\n"
         "for _ in range(50): ledger.record('chat', 'openai', 'gpt-4o', used)\n"
     )
-    other = subprocess.Popen([sys.executable, "-c", script, database_place])
+    other = Forked(script, database_place)
     ledger = Ledger(opened(database_place), "tiny")
 
     def add(_: int) -> None:

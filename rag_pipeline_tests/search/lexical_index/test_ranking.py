@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -136,13 +135,6 @@ def test_the_shorter_result_is_the_head_of_the_longer(zipf_index: LexicalIndex) 
         everything = zipf_index.search(query, len(zipf_index) + 1)
         for k in (0, 1, 7, 300):
             assert zipf_index.search(query, k) == everything[:k]
-
-
-def test_threads_search_one_index(zipf_index: LexicalIndex) -> None:
-    queries = zipf_queries(30, seed=6) * 4
-    expected = [zipf_index.search(query, 10) for query in queries]
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda query: zipf_index.search(query, 10), queries)) == expected
 
 
 def test_a_query_without_known_terms_finds_nothing(zipf_index: LexicalIndex) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
-EXAMPLES = 12
+EXAMPLES = 8
 
 
 def test_the_document_lists_each_endpoint_with_its_models(serving):
