@@ -113,10 +113,9 @@ class CallCache:
 
     def usage(self, keys: Sequence[bytes]) -> dict[bytes, Usage]:
         """Return by key the tokens that vectors and scores used. Chat replies contain their own."""
-        query = sql.select(sql.answers.c.key, sql.answers.c.usage).where(
-            sql.answers.c.usage.is_not(None)
-        )
-        rows = self.database.read_keys(query, sql.answers.c.key, keys)
+        key, usage = sql.answers.c.key, sql.answers.c.usage
+        query = sql.select(key, usage).where(usage.is_not(None))
+        rows = self.database.read_keys(query, key, keys)
         return {row.key: Usage(*json.loads(row.usage)) for row in rows}
 
     def __len__(self) -> int:
@@ -134,10 +133,9 @@ class CallCache:
 
         def work(connection: "sql.Connection") -> None:
             connection.execute(upsert, rows)
-            answered = sql.delete(sql.failures).where(
-                sql.failures.c.key == sql.bindparam("answered")
-            )
-            connection.execute(answered, [{"answered": row["key"]} for row in rows])
+            is_answered = sql.failures.c.key == sql.bindparam("answered")
+            answered = [{"answered": row["key"]} for row in rows]
+            connection.execute(sql.delete(sql.failures).where(is_answered), answered)
 
         self.database.write(work)
 
@@ -168,11 +166,8 @@ class CallCache:
 
     def touch(self, keys: Sequence[bytes]) -> None:
         """Set the last use of these answers to the present time."""
-        used = (
-            sql.update(sql.answers)
-            .where(sql.answers.c.key == sql.bindparam("found"))
-            .values(used=int(time.time()))
-        )
+        is_found = sql.answers.c.key == sql.bindparam("found")
+        used = sql.update(sql.answers).where(is_found).values(used=int(time.time()))
         if keys:
             rows = [{"found": key} for key in sorted(keys)]
             self.database.write(lambda connection: connection.execute(used, rows))
@@ -188,23 +183,20 @@ class CallCache:
 
     def bytes_of(self, keys: Sequence[bytes]) -> int:
         """Return the size of these answers in the database, in bytes."""
-        query = sql.select(sql.func.coalesce(sql.func.sum(sql.func.length(sql.answers.c.value)), 0))
-        size = sum(row[0] for row in self.database.read_keys(query, sql.answers.c.key, keys))
+        query = sql.select(sql.func.sum(sql.func.length(sql.answers.c.value)))
+        size = sum(row[0] or 0 for row in self.database.read_keys(query, sql.answers.c.key, keys))
         return int(size) + (0 if self.own is None else self.own.bytes_of(keys))
 
     def prune(self, keys: Sequence[bytes]) -> None:
         """Delete these answers."""
         if not keys:
             return
-        read = partial(
-            self.database.read_keys, sql.select(sql.answers.c.value).where(sql.answers.c.is_file)
-        )
-        files = (
-            {row.value for row in read(sql.answers.c.key, keys)} if self.files is not None else ()
-        )
-        self.database.delete(sql.answers.c.key, keys)
+        of = sql.answers.c
+        read = partial(self.database.read_keys, sql.select(of.value).where(of.is_file))
+        files = {row.value for row in read(of.key, keys)} if self.files is not None else ()
+        self.database.delete(of.key, keys)
         self.database.checkpoint()
-        still_used = {row.value for row in read(sql.answers.c.value, list(files))}
+        still_used = {row.value for row in read(of.value, list(files))}
         for digest in files:
             if self.files is not None and digest not in still_used:
                 self.files.remove_file(_file(digest))

@@ -77,10 +77,9 @@ class Claims:
     def _others(self) -> "sql.Select[Any]":
         """Return a query for the claims of other `with` blocks and the processes that hold them."""
         own = {self.owner, *self.cache.database.unreleased}
-        query = sql.select(sql.claims.c.key, sql.processes).where(sql.claims.c.owner.not_in(own))
-        return query.join_from(
-            sql.claims, sql.processes, sql.claims.c.process == sql.processes.c.process
-        )
+        claims, processes = sql.claims, sql.processes
+        query = sql.select(claims.c.key, processes).where(claims.c.owner.not_in(own))
+        return query.join_from(claims, processes, claims.c.process == processes.c.process)
 
 
 def _taken(rows: Iterable[Any], now: float) -> set[bytes]:

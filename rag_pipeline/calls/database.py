@@ -235,10 +235,8 @@ class Database:
         # Without a maximum, no thread waits for the connection of another thread.
         options: dict[str, Any] = {"pool_size": 5, "max_overflow": -1, "pool_use_lifo": True}
         if isinstance(self.address, Path):
-            options |= {
-                "creator": partial(connect_sqlite, self.address),
-                "poolclass": sql.QueuePool,
-            }
+            opened = partial(connect_sqlite, self.address)
+            options |= {"creator": opened, "poolclass": sql.QueuePool}
             return sql.create_engine("sqlite://", **options)
         import_extra("psycopg2", "psycopg2-binary", "postgres")
         return sql.create_engine(

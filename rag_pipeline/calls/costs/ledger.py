@@ -100,19 +100,18 @@ class Ledger:
     def _spent_by(self, read: Callable[["sql.Select[Any]"], Sequence[Any]]) -> float:
         """Add the charges since the last call to the known sum, and return the sum in USD."""
         with self._lock:
-            query = sql.select(
-                sql.func.coalesce(sql.func.sum(sql.charges.c.usd), 0.0),
-                sql.func.max(sql.charges.c.id),
-            )
-            ((usd, last),) = read(
-                query.where(*self._mine(sql.charges), sql.charges.c.id > self._seen)
-            )
-            self._spent += usd
+            sums = sql.func.sum(sql.charges.c.usd), sql.func.max(sql.charges.c.id)
+            ((usd, last),) = read(self._after(self._seen, *sums))
+            self._spent += usd or 0.0
             self._seen = last or self._seen
             return self._spent
 
     def _mine(self, table: "sql.Table") -> tuple[Any, Any]:
         return table.c.store == self.store, table.c.corpus == self.corpus
+
+    def _after(self, position: int, *columns: Any) -> "sql.Select[Any]":
+        is_later = sql.charges.c.id > position
+        return sql.select(*columns).where(*self._mine(sql.charges), is_later)
 
     @property
     def _account(self) -> str:
@@ -170,15 +169,12 @@ class Ledger:
 
     def _reserved(self, connection: "sql.Connection") -> tuple[float, bool]:
         """Return the reserved USD, and whether a running process may still free some of them."""
+        held, running = sql.reservations, sql.processes
         query: Any = (
-            sql.select(sql.func.sum(sql.reservations.c.usd).label("usd"), sql.processes)
-            .outerjoin_from(
-                sql.reservations,
-                sql.processes,
-                sql.reservations.c.process == sql.processes.c.process,
-            )
-            .where(*self._mine(sql.reservations))
-            .group_by(*sql.processes.columns)
+            sql.select(sql.func.sum(held.c.usd).label("usd"), running)
+            .outerjoin_from(held, running, held.c.process == running.c.process)
+            .where(*self._mine(held))
+            .group_by(*running.columns)
         )
         rows = connection.execute(query).all()
         now = self.database.now(connection) if rows else 0.0
@@ -271,11 +267,8 @@ class Ledger:
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
         """Yield the charges of the corpus after a `position`, oldest first."""
-        query = sql.select(*(sql.charges.c[name] for name in COLUMNS))
-        query = query.where(*self._mine(sql.charges), sql.charges.c.id > after).order_by(
-            sql.charges.c.id
-        )
-        for row in self.database.read(query):
+        columns = (sql.charges.c[name] for name in COLUMNS)
+        for row in self.database.read(self._after(after, *columns).order_by(sql.charges.c.id)):
             configurations = tuple(json.loads(row.configurations))
             yield Charge(*row)._replace(configurations=configurations, batch=bool(row.batch))
 
@@ -285,21 +278,14 @@ class Ledger:
         The calls are grouped by kind, provider, model and asset.
         """
         by = [sql.charges.c[name] for name in ("kind", "provider", "model", "asset")]
-        sums = sql.func.count(), sql.func.coalesce(sql.func.sum(sql.charges.c.usd), 0.0)
-        query = (
-            sql.select(*by, *sums)
-            .where(*self._mine(sql.charges), sql.charges.c.id > after)
-            .group_by(*by)
-        )
-        return [(tuple(row[:4]), row[4], row[5]) for row in self.database.read(query)]
+        sums = sql.func.count(), sql.func.sum(sql.charges.c.usd)
+        rows = self.database.read(self._after(after, *by, *sums).group_by(*by))
+        return [(tuple(row[:4]), row[4], row[5] or 0.0) for row in rows]
 
     def position(self) -> int:
         """Return the id of the newest charge, or 0. The result is an `after` for later reads."""
-        return int(
-            self.database.read(sql.select(sql.func.coalesce(sql.func.max(sql.charges.c.id), 0)))[0][
-                0
-            ]
-        )
+        ((newest,),) = self.database.read(sql.select(sql.func.max(sql.charges.c.id)))
+        return newest or 0
 
     def take_over(self, own: Database) -> None:
         """Move the charges of `own`, a database of only this machine, into this ledger."""
