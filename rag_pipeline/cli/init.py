@@ -42,6 +42,7 @@ from rag_pipeline.pipeline.first_look import (
     needed_installation,
 )
 from rag_pipeline.pipeline.template import Choices, check_choices, write_corpus_file
+from rag_pipeline.search.standing import standings
 
 _Model = Literal["minilm", "e5"]
 _MOST = 5
@@ -152,6 +153,10 @@ def _show_files(found: Survey) -> None:
         tell(f"{counted(found.unusable, 'file')} can't be used; after a run, see: rag quarantine")
     if found.unread:
         tell(f"{counted(found.unread, 'file')} of the sample not read in time: the machine is busy")
+    if found.copies:
+        tell(f"copies of other files, indexed once: {_examples(found.copies)}")
+    if outdated := standings(found.sizes):
+        tell(f"drafts, copies and old versions by name: {_examples(sorted(outdated))}")
     if found.languages:
         shares = ", ".join(f"{NAMES[code].title()} {x:.0%}" for code, x in found.languages.items())
         tell(f"languages of {counted(len(found.texts), 'text')} read: {shares}")

@@ -1,10 +1,12 @@
 """Survey a folder in limited time: kinds of files, languages, scans and giant files."""
 
+import hashlib
 import random
 import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -22,6 +24,7 @@ _SECONDS = 60
 """Time in seconds after which no further file is read. An idle machine needs about ten."""
 _MIN_CHARACTERS = 200
 _MAX_BYTES = 5_000_000
+_MOST_EQUAL = 1_000
 _PARSE_SECONDS = 20
 _LARGE_LOG = 1_000_000
 _LARGE_DUMP = 10_000_000
@@ -44,6 +47,7 @@ class Survey:
     - `characters`: the estimated number of characters of all other files.
     - `unread`: the number of files in the sample that were not read in time.
     - `scans`: the scanned files in the sample, which have no text.
+    - `copies`: the files with the same bytes as another file, among the first 1,000 of equal sizes.
     """
 
     sizes: Mapping[str, int]
@@ -54,6 +58,7 @@ class Survey:
     characters: int
     unread: int
     scans: Sequence[str]
+    copies: Sequence[str]
 
     @property
     def kinds(self) -> Mapping[str, int]:
@@ -97,8 +102,20 @@ def survey(documents: Path, exclude: Sequence[str] = ()) -> Survey:
     return Survey(
         sizes, len(listed) - len(usable), heavy, [text for _, text in read],
         languages_of(prose or [text for _, text in long]), round(sum(characters.values())),
-        unread, scans,
+        unread, scans, _copies(base, sizes),
     )  # fmt: skip
+
+
+def _copies(base: Path, sizes: Mapping[str, int]) -> list[str]:
+    counts = Counter(size for size in sizes.values() if 0 < size <= _MAX_BYTES)
+    equal = sorted((p for p, size in sizes.items() if counts[size] > 1), key=lambda p: (len(p), p))
+    seen = dict[bytes, str]()
+    found = []
+    for path in equal[:_MOST_EQUAL]:
+        with suppress(OSError):
+            if seen.setdefault(hashlib.sha256((base / path).read_bytes()).digest(), path) != path:
+                found.append(path)
+    return found
 
 
 def _read_sample(

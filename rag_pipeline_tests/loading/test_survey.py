@@ -13,8 +13,11 @@ def test_a_folder_is_described(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"# {name}\n\n" + TEXT * 10)
     (tmp_path / "web.log").write_text("GET /\n" * 200_000)
     (tmp_path / "small.log").write_text("GET /\n")
+    (tmp_path / "note.log").write_text("POST /")
+    (tmp_path / "old/small.log").write_text("GET /\n")
     found = survey(tmp_path)
-    assert found.kinds == {".md": 3, ".log": 2}
+    assert found.kinds == {".md": 3, ".log": 4}
+    assert found.copies == ["old/small.log"], "other bytes of the same length are no copy"
     assert found.heavy == {"web.log": 1_200_000}
     assert found.languages == {"en": 1.0}
     sizes = [path.stat().st_size for path in tmp_path.rglob("*.*") if path.name != "web.log"]
