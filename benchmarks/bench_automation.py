@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -157,17 +158,24 @@ def hundred(folder: Path) -> None:
 
 
 def rest(folder: Path) -> None:
-    """Print the CPU seconds of a daemon and its code server at rest, with the default intervals."""
-    corpus = small(folder / "rest" / NAMES[0], NAMES[0])
-    rag(corpus, "run", "-q")
-    for on in (True, False):
-        with daemon_of([corpus], fast=False, on=on) as daemon:
-            time.sleep(60)
-            before = sum(daemon.cpu())
-            time.sleep(REST_SECONDS)
-            sensors = "on" if on else "off"
-            spent = sum(daemon.cpu()) - before
-            print(f"at rest, sensors {sensors}: {spent:.1f} CPU s in {REST_SECONDS} s", flush=True)
+    """Print the CPU seconds of three daemons and their code servers at rest at the same time."""
+    modes: dict[str, dict[str, bool]] = {
+        "sensors on": {},
+        "sensors off": {"on": False},
+        "nothing defined": {"empty": True},
+    }
+    with ExitStack() as stack:
+        daemons = []
+        for number, mode in enumerate(modes.values()):
+            corpus = small(folder / f"rest{number}" / NAMES[0], NAMES[0])
+            rag(corpus, "run", "-q")
+            daemons.append(stack.enter_context(daemon_of([corpus], fast=False, **mode)))
+        time.sleep(90)
+        before = [sum(daemon.cpu()) for daemon in daemons]
+        time.sleep(REST_SECONDS)
+        for name, daemon, then in zip(modes, daemons, before, strict=True):
+            spent = sum(daemon.cpu()) - then
+            print(f"at rest, {name}: {spent:.1f} CPU s in {REST_SECONDS} s", flush=True)
 
 
 def main() -> None:

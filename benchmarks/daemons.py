@@ -302,13 +302,16 @@ class Daemon:
 
 
 @contextmanager
-def daemon_of(corpora: list[Corpus], fast: bool = True, on: bool = True) -> Iterator[Daemon]:
-    """Start a daemon, with its sensors on or off."""
+def daemon_of(
+    corpora: list[Corpus], fast: bool = True, on: bool = True, empty: bool = False
+) -> Iterator[Daemon]:
+    """Start a daemon, with its sensors on or off, or with a code location that defines nothing."""
     folder = corpora[0].file.parents[1]
     home, project = folder / "home", folder / "definitions.py"
     home.mkdir(exist_ok=True)
     (home / "dagster.yaml").write_text(HOME + _POOLS)
-    files, status = [str(corpus.file) for corpus in corpora], "RUNNING" if on else "STOPPED"
+    files = [] if empty else [str(corpus.file) for corpus in corpora]
+    status = "RUNNING" if on else "STOPPED"
     project.write_text(_DEFINITIONS % (fast, str(folder / "fault"), files, status))
     dg.DagsterInstance.from_config(str(home)).dispose()  # before the daemon opens it
     with dg.DagsterInstance.from_config(str(home)) as instance:

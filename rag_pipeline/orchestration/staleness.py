@@ -193,11 +193,10 @@ class ShownState:
                 self.observe_new_inputs(own)
                 states = self._states(own, stale)
             doubtful = [step for step in own if agreed.get(step) != states[step]]
-            if doubtful:
-                written = self._reconcile(doubtful, stale, states, statuses)
-                agreed.update((step, states[step]) for step in doubtful if step not in written)
-                if written:  # Dagster's answers may differ now
-                    statuses = Statuses(self.instance, self.graph)
+            if doubtful and self._reconcile(doubtful, stale, states, statuses):
+                states = self._states(own, stale)
+                statuses = Statuses(self.instance, self.graph)  # its answers may differ now
+            agreed.update((step, states[step]) for step in doubtful)
             if time.monotonic() > ends and start < len(every):
                 return start
         return 0
@@ -258,12 +257,12 @@ class ShownState:
 
     def _reconcile(
         self, own: Sequence[Step], stale: Mapping[Step, str], states: Agreed, statuses: "Statuses"
-    ) -> set[Step]:
-        """Observe and report partitions of one asset, and return the steps that got an event.
+    ) -> bool:
+        """Observe and report partitions of one asset. Return whether there was anything to report.
 
         The assets before it must be done.
         """
-        observed, read, unmoved = set[Step](), Newest(), self._unmoved(own, states)
+        written, read, unmoved = False, Newest(), self._unmoved(own, states)
         for step in own:
             key, made = self._key(step), states[step].made
             fresh = step in unmoved or (made and statuses.is_fresh(key, step.partition))
@@ -273,19 +272,19 @@ class ShownState:
                 again = _version(last) == stale[step]
                 newest = self.instance.event_log_storage.get_maximum_record_id()
                 self._observe(step, stale[step] + (f".{newest}" if again else ""), last)
-                observed.add(step)
+                written = True
                 read.clear()
             elif step not in stale and made and not fresh:
                 last, seen = self._last_inputs(step), self._version_read(step)
                 if seen is not None and seen != _version(last):
                     self._observe(step, seen, last)
-                    observed.add(step)
+                    written = True
                     read.clear()
                     fresh = Statuses(self.instance, self.graph).is_fresh(key, step.partition)
             if not (fresh or step in stale) or self._has_moved(step):
-                self.instance.report_runless_asset_event(self._unchanged(step, read))
-                observed.add(step)
-        return observed
+                self.instance.report_runless_asset_event(self._unchanged(step, read, made > 0))
+                written = True
+        return written
 
     def _observe(self, step: Step, version: str, last: dg.EventLogRecord | None = None) -> None:
         """Observe the inputs of a step, and tell if the code of its methods changed since `last`.
@@ -326,12 +325,12 @@ class ShownState:
         now = version_in_use(self.workspace, step)
         return now is not None and now != version_made(self.workspace, self.instance, step)
 
-    def _unchanged(self, step: Step, read: Newest) -> dg.AssetMaterialization:
+    def _unchanged(self, step: Step, read: Newest, made: bool) -> dg.AssetMaterialization:
         """Return the last result of a current step, as a materialization without a run.
 
-        If the instance already shows this result, the counts of work are 0.
+        If the instance already shows this result, because it is `made`, the counts of work are 0.
         """
-        seen = version_made(self.workspace, self.instance, step)
+        seen = version_made(self.workspace, self.instance, step) if made else None
         found = _outcome_now(self.workspace, step) or kept_outcome(self.workspace, step)
         if found is None:
             found = Materialized(seen or made_from(self.workspace, step, {}), {})
