@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -29,12 +29,11 @@ from rag_pipeline.orchestration.internals import unstable
 from rag_pipeline.orchestration.names import (
     asset_key,
     asset_names,
-    group_name,
+    base_spec,
     identifier,
     job_name,
     mapping_between,
     partitions_of,
-    translated,
     upstream_assets,
 )
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
@@ -42,7 +41,6 @@ from rag_pipeline.orchestration.staleness import (
     Newest,
     ShownState,
     found_current,
-    input_key,
     input_mapping,
     version_made,
 )
@@ -106,13 +104,7 @@ def _asset(
     with unstable():
         built: dg.AssetsDefinition = dg.multi_asset(
             name=identifier(config, name),
-            specs=[
-                dg.AssetSpec(
-                    **shared_settings(config, name),
-                    deps=_deps(config, name).values(),
-                    skippable=name == DOCUMENTS.asset,
-                )
-            ],
+            specs=[spec_of(config, name, _deps(config, name).values())],
             retry_policy=retries,
             pool=pool_of(config, name),
             backfill_policy=dg.BackfillPolicy.single_run() if single_run else None,
@@ -120,34 +112,22 @@ def _asset(
     return built
 
 
-def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
-    """Return the arguments that the Dagster definitions of all assets need."""
+def spec_of(config: CorpusConfig, name: str, deps: Iterable[Any] = ()) -> dg.AssetSpec:
+    """Return the specification of an asset."""
     row = ASSETS[name]
     about = f"\n\n{config.description}" if config.description and not row.reads else ""
-    path = (*config.key_prefix, config.corpus, name)
     columns = [dg.TableColumn(field.name, str(field.type)) for field in row.columns]
-    spec = dg.AssetSpec(
-        dg.AssetKey(path),
-        group_name=group_name(config),
+    return base_spec(
+        config,
+        name,
+        deps=deps,
         description=row.description + about,
-        owners=list(config.owners),
-        tags={"corpus": config.corpus, **config.tags},
         kinds={row.kind},
         metadata={"dagster/column_schema": dg.TableSchema(columns)} if columns else None,
+        code_version=row.code_version(config, Key()) or None,
+        partitions_def=partitions_of(config, name),
+        skippable=name == DOCUMENTS.asset,
     )
-    spec = translated(config, spec)
-    return {
-        "key": spec.key,
-        "group_name": spec.group_name,
-        "description": spec.description,
-        "owners": spec.owners,
-        "tags": {k: v for k, v in spec.tags.items() if not k.startswith("dagster/kind/")},
-        "kinds": spec.kinds,
-        "metadata": spec.metadata,
-        "automation_condition": spec.automation_condition,
-        "code_version": row.code_version(config, Key()) or None,
-        "partitions_def": partitions_of(config, name),
-    }
 
 
 def _wait_for_others(workspace: Workspace, context: dg.OpExecutionContext) -> None:
@@ -265,7 +245,7 @@ def _deps(config: CorpusConfig, name: str) -> dict[str, dg.AssetDep]:
     inside = {up: mapping_between(config, up, name) for up in upstream_assets(config, name)}
     deps = {up: dg.AssetDep(asset_key(config, up), partition_mapping=m) for up, m in inside.items()}
     mapping = input_mapping(config, name)
-    deps["inputs"] = dg.AssetDep(input_key(config), partition_mapping=mapping)
+    deps["inputs"] = dg.AssetDep(asset_key(config, "inputs"), partition_mapping=mapping)
     makers = config.deps if ASSETS[name].of_files else ()
     outside = (dg.AssetDep(dg.AssetKey.from_user_string(key)) for key in makers)
     return deps | {f"maker_{number}": dep for number, dep in enumerate(outside)}
@@ -359,7 +339,10 @@ def _sharded_asset(
         )
         for name, dep in deps.items()
     }
-    return dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
+    spec = spec_of(config, name)
+    outs, own = {"result": dg.AssetOut.from_spec(spec)}, identifier(config, name)
+    partitions = spec.partitions_def
+    return dg.graph_multi_asset(name=own, outs=outs, ins=ins, partitions_def=partitions)(graph)
 
 
 @contextmanager

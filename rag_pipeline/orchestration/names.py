@@ -31,11 +31,19 @@ def _translated_key(where: str, path: tuple[str, ...], translation: str) -> dg.A
     return _translated(where, dg.AssetSpec(dg.AssetKey(path)), json.loads(translation)).key
 
 
-def translated(config: CorpusConfig, spec: dg.AssetSpec) -> dg.AssetSpec:
-    """Return a spec with the attributes of `translation`, whose templates read `spec`.
+def base_spec(config: CorpusConfig, name: str, **settings: Any) -> dg.AssetSpec:
+    """Return an asset's specification with the attributes that the corpus file gives all assets.
 
-    Raise ConfigError for an unknown attribute or a wrong template.
+    The templates of `translation` read the specification. Raise ConfigError for an unknown
+    attribute or a wrong template.
     """
+    spec = dg.AssetSpec(
+        dg.AssetKey([*config.key_prefix, config.corpus, name]),
+        group_name=group_name(config),
+        owners=list(config.owners),
+        tags={"corpus": config.corpus, **config.tags},
+        **settings,
+    )
     return _translated(config.where, spec, config.translation) if config.translation else spec
 
 

@@ -31,7 +31,7 @@ from rag_pipeline.orchestration.staleness import (
     Graph,
     ShownState,
     build_inputs,
-    version_in_use,
+    outcome_now,
 )
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
@@ -199,7 +199,7 @@ class Observer:
 
     def _state(self, context: Context, stale: Mapping[Step, str]) -> tuple[object, ...]:
         workspace = self.now()
-        in_use = [version_in_use(workspace, step) for step in steps(workspace.config)]
+        in_use = [outcome_now(workspace, step) for step in steps(workspace.config)]
         newest = instance_of(context).event_log_storage.get_maximum_record_id()
         return workspace.config, stale, in_use, newest
 

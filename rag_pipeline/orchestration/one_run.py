@@ -9,7 +9,7 @@ import fcntl
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -123,8 +123,11 @@ class Work:
         for step in wanted:
             self.failed.pop(step, None)
         yield from self._shown(context, wanted)
-        errors = {s: e for s in wanted if (e := self.failed.get(s)) is not None}
-        told = self._failure(errors) if errors else None
+        config, errors = self.plan.workspace.config, dict[str, Exception]()
+        for step in wanted:
+            if (error := self.failed.get(step)) is not None:
+                errors[f"{with_readers(step, len(readers(config, step)))}: {error}"] = error
+        told = failure([*errors][:_NAMED], [*errors.values()]) if errors else None
         retries = policy.max_retries if (policy := context.op_def.retry_policy) else 0
         if not (told and told.allow_retries and context.retry_number < retries):
             yield dg.Output(None)
@@ -171,12 +174,6 @@ class Work:
         for cause, count in left_out.items():
             context.log.warning(f"{count} of {len(wanted)} left out, because {cause} failed")
 
-    def _failure(self, errors: Mapping[Step, Exception]) -> dg.Failure:
-        """Return the failure of an op. A line per failed step gives the number of its readers."""
-        config = self.plan.workspace.config
-        said = [f"{with_readers(s, len(readers(config, s)))}: {e}" for s, e in errors.items()]
-        return failure(said[:_NAMED], list(errors.values()))
-
     def end(self, instance: dg.DagsterInstance, run: dg.DagsterRun, log: Any) -> None:
         """Observe the steps that are still stale, and delete runs past their time."""
         workspace = self.plan.workspace
@@ -184,7 +181,9 @@ class Work:
             # A load may have left an observation instead.
             self.observer.observe_after(self._last, self.plan.made - {DOCUMENTS})
             if self.keep_going:
-                tag = left_over(workspace, instance, _unmakeable(self.failed))
+                # Errors of the store may pass. Other steps would fail again with the same inputs.
+                lasting = any(e and not is_of_the_store(e) for e in self.failed.values())
+                tag = left_over(workspace, instance, self.failed if lasting else ())
                 instance.add_run_tags(run.run_id, {LEFT_TAG: tag})
             if purged := purge_runs(workspace, instance):
                 log.info(f"{purged} runs past their time deleted from the history")
@@ -279,15 +278,6 @@ def _begin(workspace: Workspace) -> Work:
     changed = loaded_listing(workspace) != listing_digest(workspace.config)
     forced = [DOCUMENTS] if changed else []
     return Work(RunPlan(workspace, steps(workspace.config)), Observer(workspace), forced=forced)
-
-
-def _unmakeable(failed: Failures) -> Collection[Step]:
-    """Return the failed steps that would fail again with the same inputs.
-
-    Return no steps if all errors come from the store, because such errors may pass.
-    """
-    errors = [error for error in failed.values() if error is not None]
-    return failed if any(not is_of_the_store(error) for error in errors) else ()
 
 
 # --- `rag run` ---

@@ -6,8 +6,8 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.orchestration.assets import RETRIES, clear_failures, shared_settings
-from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.orchestration.assets import RETRIES, clear_failures, spec_of
+from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.pipeline.registry import ASSETS
 
 
@@ -51,9 +51,9 @@ def build_prompt_assets(
         version = dg.DataVersion(str(made.number))
         return dg.MaterializeResult(metadata=metadata, data_version=version)
 
-    built: dg.AssetsDefinition = dg.asset(
-        **shared_settings(config, "assistant_prompts"),
-        deps=[asset_key(config, before) for before in ASSETS["assistant_prompts"].reads],
-        retry_policy=retries,
+    name = "assistant_prompts"
+    deps = [asset_key(config, before) for before in ASSETS[name].reads]
+    built: dg.AssetsDefinition = dg.multi_asset(
+        name=identifier(config, name), specs=[spec_of(config, name, deps)], retry_policy=retries
     )(assistant_prompts)
     return [built]

@@ -22,7 +22,7 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.events import metadata_of
 from rag_pipeline.orchestration.internals import LoadingContext, data_version, unstable
-from rag_pipeline.orchestration.names import asset_key, group_name, identifier, translated
+from rag_pipeline.orchestration.names import asset_key, base_spec, identifier
 from rag_pipeline.pipeline.driver import kept_outcome
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import Step, made_from, steps, upstream
@@ -42,8 +42,8 @@ class StepState(NamedTuple):
 
     stale: str | None
     """The hash of the inputs of a stale step, or None if the step is current."""
-    in_use: str | None
-    """See `version_in_use`."""
+    in_use: Materialized | None
+    """See `outcome_now`."""
     made: int
     observed: int
     """The last observation of the step's inputs."""
@@ -65,11 +65,6 @@ _AT_ONCE = 25
 _ABOUT = "The files, settings, code versions and inputs of each step, such as `chunks.VARIANT`."
 
 
-def input_key(config: CorpusConfig) -> dg.AssetKey:
-    """Return the key of a corpus's inputs."""
-    return asset_key(config, "inputs")
-
-
 def input_mapping(config: CorpusConfig, name: str) -> dg.PartitionMapping:
     """Return the mapping from the partitions of the inputs to those of an asset."""
     if ASSETS[name].partitioned_by is None:
@@ -82,14 +77,9 @@ def build_inputs(
     config: CorpusConfig, observe: Callable[[dg.OpExecutionContext], object]
 ) -> dg.AssetsDefinition:
     """Return the inputs of a corpus. "Observe" in the UI calls `observe`, which reports events."""
-    spec = dg.AssetSpec(
-        dg.AssetKey([*config.key_prefix, config.corpus, "inputs"]),
-        group_name=group_name(config),
-        description=_ABOUT,
-        owners=list(config.owners),
-        tags={"corpus": config.corpus, **config.tags},
-        partitions_def=dg.StaticPartitionsDefinition([s.store_name for s in steps(config)]),
-        skippable=True,
+    partitions = dg.StaticPartitionsDefinition([step.store_name for step in steps(config)])
+    spec = base_spec(
+        config, "inputs", description=_ABOUT, partitions_def=partitions, skippable=True
     )
 
     def look(context: dg.OpExecutionContext) -> Iterator[dg.ObserveResult]:
@@ -98,7 +88,7 @@ def build_inputs(
 
     with unstable():
         built: dg.AssetsDefinition = dg.multi_observable_source_asset(
-            name=identifier(config, "inputs"), specs=[translated(config, spec)]
+            name=identifier(config, "inputs"), specs=[spec]
         )(look)
     return built
 
@@ -126,7 +116,7 @@ class ShownState:
 
     @property
     def _inputs(self) -> dg.AssetKey:
-        return input_key(self.workspace.config)
+        return asset_key(self.workspace.config, "inputs")
 
     def materialization(
         self, step: Step, outcome: Materialized, read: Newest, description: str | None = None
@@ -227,7 +217,7 @@ class ShownState:
             of_parents = {k: names.get(k, [] if k in wanted else [None]) for k in parents}
             states[step] = StepState(
                 stale.get(step),
-                version_in_use(workspace, step),
+                outcome_now(workspace, step),
                 newest.get((key, step.partition), 0),
                 newest.get((source, step.store_name), 0),
                 {k: max(newest.get((k, n), 0) for n in ns) for k, ns in of_parents.items() if ns},
@@ -281,7 +271,10 @@ class ShownState:
                     written = True
                     read.clear()
                     fresh = Statuses(self.instance, self.graph).is_fresh(key, step.partition)
-            if not (fresh or step in stale) or self._has_moved(step):
+            now = states[step].in_use
+            # Something other than a run changed it, such as a rollback.
+            moved = now and now.version != version_made(self.workspace, self.instance, step)
+            if moved or not (fresh or step in stale):
                 self.instance.report_runless_asset_event(self._unchanged(step, read, made > 0))
                 written = True
         return written
@@ -320,18 +313,13 @@ class ShownState:
         pointer = provenance.input_storage_ids.get(self._inputs) if provenance else None
         return None if pointer is None else _version(self._last_inputs(step, pointer + 1))
 
-    def _has_moved(self, step: Step) -> bool:
-        """Return whether something other than a run changed a step, such as a rollback."""
-        now = version_in_use(self.workspace, step)
-        return now is not None and now != version_made(self.workspace, self.instance, step)
-
     def _unchanged(self, step: Step, read: Newest, made: bool) -> dg.AssetMaterialization:
         """Return the last result of a current step, as a materialization without a run.
 
         If the instance already shows this result, because it is `made`, the counts of work are 0.
         """
         seen = version_made(self.workspace, self.instance, step) if made else None
-        found = _outcome_now(self.workspace, step) or kept_outcome(self.workspace, step)
+        found = outcome_now(self.workspace, step) or kept_outcome(self.workspace, step)
         if found is None:
             found = Materialized(seen or made_from(self.workspace, step, {}), {})
         said = "Found current: made without this Dagster instance, as by `rag run`."
@@ -359,13 +347,9 @@ def version_made(workspace: Workspace, instance: dg.DagsterInstance, step: Step)
     return _version(_last_made(workspace, instance, step))
 
 
-def _outcome_now(workspace: Workspace, step: Step) -> Materialized | None:
+def outcome_now(workspace: Workspace, step: Step) -> Materialized | None:
+    """Return the result in use if commands can change it without a run, or else None."""
     return step.row.now(workspace) if step.row.now else None
-
-
-def version_in_use(workspace: Workspace, step: Step) -> str | None:
-    """Return the version in use of a step that commands can change without a run, or None."""
-    return now.version if (now := _outcome_now(workspace, step)) else None
 
 
 def found_current(
