@@ -6,8 +6,8 @@ checks both rules.
 
 Shared by all
     errors             all own errors in one tree
-    entry_points       loads objects of this and other packages by their entry points
-    imports, memory    imports large packages on first use; frees unused memory
+    imports            imports large packages and loads entry points on first use
+    memory             pauses the garbage collector; frees unused memory
     datamodels         the data between stages: documents, chunks, queries, answers
     config             the corpus file: variants of each stage, configurations, fingerprints
     store              a folder or bucket per corpus: tables, indexes, notes, manifests

@@ -20,8 +20,8 @@ from rag_pipeline.chunking.windows import SentencesChunking
 from rag_pipeline.contextualization.none import NoContext
 from rag_pipeline.contextualization.structural import StructuralContext
 from rag_pipeline.datamodels import Chunk, Document
-from rag_pipeline.entry_points import CHUNKINGS as CHUNKINGS_GROUP
-from rag_pipeline.entry_points import CONTEXTUALIZERS, load_group
+from rag_pipeline.imports import CHUNKINGS as CHUNKINGS_GROUP
+from rag_pipeline.imports import CONTEXTUALIZERS, load_group
 from rag_pipeline.loading.parsers import parse
 from rag_pipeline.loading.text import front_matter, headings, markdown_title
 from rag_pipeline_tests.testing.chunking import Embedding

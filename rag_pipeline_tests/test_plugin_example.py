@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from rag_pipeline import entry_points
-from rag_pipeline.entry_points import EMBEDDINGS, load_group
+from rag_pipeline import imports
+from rag_pipeline.imports import EMBEDDINGS, load_group
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, QUERIES, write_documents
 from rag_pipeline_tests.testing.plugins import ROOT, done, rag
 
@@ -255,7 +255,7 @@ def test_each_kind_takes_less_than_thirty_lines():
         group: [target.partition(":")[2] for target in own.values()]
         for group, own in points["entry-points"].items()
     }
-    groups = {value for name, value in vars(entry_points).items() if name.isupper()}
+    groups = {value for name, value in vars(imports).items() if name.isupper()}
     assert set(named) == {group for group in groups if str(group).startswith("rag_pipeline.")}
     shown = [name for names in named.values() for name in names]
     assert {name: EXAMPLE[name][0] for name in shown if EXAMPLE[name][0] >= 30} == {}

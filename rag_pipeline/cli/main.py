@@ -13,7 +13,6 @@ from typer.core import TyperGroup
 
 from rag_pipeline.cli.commands import asking, building, evaluating, releases
 from rag_pipeline.cli.console import make_legible, say_error, set_quiet, set_verbose
-from rag_pipeline.entry_points import COMMANDS, load_group, origin, warn_once
 from rag_pipeline.errors import (
     BudgetError,
     CheckFailedError,
@@ -22,6 +21,7 @@ from rag_pipeline.errors import (
     RagPipelineError,
     UnexpectedError,
 )
+from rag_pipeline.imports import COMMANDS, load_group, origin, warn_once
 from rag_pipeline.orchestration.secrets import load_secrets
 
 

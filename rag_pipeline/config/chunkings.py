@@ -10,8 +10,8 @@ import numpy.typing as npt
 from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Document, Prompt, Reply, Span, Vectors
-from rag_pipeline.entry_points import CHUNKINGS
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.imports import CHUNKINGS
 
 
 class Models(Protocol):

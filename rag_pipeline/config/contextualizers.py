@@ -8,8 +8,8 @@ from rag_pipeline.config.chunkings import Models
 from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
-from rag_pipeline.entry_points import CONTEXTUALIZERS
 from rag_pipeline.errors import CallsStoppedError, ProviderError
+from rag_pipeline.imports import CONTEXTUALIZERS
 
 Chunked = tuple[Document, Sequence[Chunk]]
 """A document and its chunks, ordered by offset."""

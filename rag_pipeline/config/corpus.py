@@ -39,8 +39,8 @@ from rag_pipeline.config.settings import (
     Settings,
     fingerprint,
 )
-from rag_pipeline.entry_points import CONTEXTUALIZERS, RERANKERS, load_group
 from rag_pipeline.errors import ConfigError, blaming
+from rag_pipeline.imports import CONTEXTUALIZERS, RERANKERS, load_group
 
 VECTORS_VERSION = 2
 """Increase this number when the embedded text of a chunk and its context changes."""

@@ -18,7 +18,8 @@ from rag_pipeline.datamodels import (
     ScoredChunk,
     SearchResult,
 )
-from rag_pipeline.entry_points import (
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.imports import (
     ANSWER_METHODS,
     ANSWER_SCORES,
     CONTEXT_JUDGES,
@@ -26,7 +27,6 @@ from rag_pipeline.entry_points import (
     JUDGES,
     load_group,
 )
-from rag_pipeline.errors import ProviderError
 
 
 class RelevanceSettings(Settings):

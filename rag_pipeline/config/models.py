@@ -14,7 +14,7 @@ from pydantic import Field
 from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Messages, Schema, Usage, Vectors
-from rag_pipeline.entry_points import CHATS, EMBEDDINGS, load_group
+from rag_pipeline.imports import CHATS, EMBEDDINGS, load_group
 
 InputType = Literal["document", "query"]
 TokenStarts = npt.NDArray[np.int64]

@@ -18,8 +18,8 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from rag_pipeline.config.settings import Settings
-from rag_pipeline.entry_points import broken, load_group, origin
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.imports import broken, load_group, origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from rag_pipeline.config.models import ChatSettings
 from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Usage
-from rag_pipeline.entry_points import RERANKERS
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.imports import RERANKERS
 
 
 class RerankInput(NamedTuple):

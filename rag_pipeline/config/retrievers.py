@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import Settings
-from rag_pipeline.entry_points import RETRIEVERS
+from rag_pipeline.imports import RETRIEVERS
 
 Expand = Literal["none", "neighbours", "section"]
 LexicalEngine = Literal["bm25s", "rank_bm25", "lance"]

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.entry_points import ANSWER_SCORES, METRICS, load_group, origin, warn_once
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.context_quality.scores import CONTEXT_METRICS
@@ -16,6 +15,7 @@ from rag_pipeline.evaluation.intervals import Summary, group_names, summarize
 from rag_pipeline.evaluation.metrics import Direction, Metric, RankingMetric
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, PRESENCE, SCORES
 from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS, short_name
+from rag_pipeline.imports import ANSWER_SCORES, METRICS, load_group, origin, warn_once
 from rag_pipeline.workspace import Workspace
 
 Values = Mapping[str, float | None]

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from rag_pipeline import entry_points
+from rag_pipeline import imports
 from rag_pipeline.chunking.fixed import FixedChunking
 from rag_pipeline.config import ChunkingSettings
 from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import ChatName, EmbeddingName, Settings
-from rag_pipeline.entry_points import CHUNKINGS, load_group
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.scores import all_metrics
+from rag_pipeline.imports import CHUNKINGS, load_group
 
 HALVES = """
 from typing import Literal
@@ -63,9 +63,9 @@ def install(site: Path, package: str, points: str, code: str = HALVES) -> None:
 
 def forget() -> None:
     importlib.invalidate_caches()
-    entry_points._installed.cache_clear()
-    entry_points._load.cache_clear()
-    entry_points.warn_once.cache_clear()
+    imports._installed.cache_clear()
+    imports._load.cache_clear()
+    imports.warn_once.cache_clear()
 
 
 def test_the_built_in_methods_come_in_by_the_same_door():

@@ -16,7 +16,7 @@ import upath  # noqa: F401
 
 import rag_pipeline.models.chat
 import rag_pipeline.orchestration.one_run  # noqa: F401
-from rag_pipeline import entry_points
+from rag_pipeline import imports
 from rag_pipeline.evaluation import calibration
 from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline.imports import import_great_expectations, import_lancedb
@@ -31,6 +31,6 @@ _template()
 dg.DagsterInstance.ephemeral().dispose()  # imports its storage
 vars(calibration)["GENERAL"] = GENERAL[::5]  # as in the tests' own processes
 warnings.simplefilter("ignore")
-entry_points._installed.cache_clear()  # each process has its own
+imports._installed.cache_clear()  # each process has its own
 gc.collect()
 gc.freeze()  # or each process goes through it all, and so copies it

@@ -14,9 +14,8 @@ from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.config import Settings
 from rag_pipeline.config.prices import ChargedTokens as ChargedTokens
 from rag_pipeline.config.prices import Price as Price
-from rag_pipeline.entry_points import CHATS, EMBEDDINGS, RERANKERS, load_group, warn_once
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.imports import load_yaml
+from rag_pipeline.imports import CHATS, EMBEDDINGS, RERANKERS, load_group, load_yaml, warn_once
 
 _SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 FREE = Price()

@@ -7,8 +7,8 @@ import numpy as np
 
 from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.retrievers import LexicalEngine, RetrieverSettings
-from rag_pipeline.entry_points import RETRIEVERS
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.imports import RETRIEVERS
 from rag_pipeline.search.ranking import Ranking as Ranking
 from rag_pipeline.search.ranking import Search as Search
 from rag_pipeline.search.ranking import positions_of
