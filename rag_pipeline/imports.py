@@ -127,9 +127,6 @@ class Postponed(ModuleType):
         return getattr(self, name)
 
 
-# --- entry points ---
-
-
 def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
     """Return the objects of a group's entry points by name, sorted by name.
 

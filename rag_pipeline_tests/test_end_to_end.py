@@ -1,4 +1,4 @@
-"""The main job through the real Dagster assets: run, run again, change, run again."""
+"""The main job: run, run again, change, run again. The first two run the real Dagster assets."""
 
 import json
 
@@ -103,7 +103,7 @@ def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster):
     assert "nothing was dropped" in said("questions", "drop", built_file)
 
 
-def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, built_file, run_dagster):
+def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, built_file, run_all):
     changed: dict[str, dict[str, object]] = {
         "recursive_150": {"method": "recursive", "max_characters": 150},
         "markdown": {"method": "markdown"},
@@ -112,7 +112,7 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, built_file
     third = rule("third", chunking="semantic")
     configurations = [*attributes()["configurations"], third]
     write_file(tmp_path, chunkings=changed, configurations=configurations)
-    ran = {str(r.step) for r in run_dagster(built_file) if r.ran}
+    ran = {str(r.step) for r in run_all(built_file) if r.ran}
     assert ran == {
         "chunks semantic",
         "contextualized_chunks semantic.none",
@@ -127,22 +127,22 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, built_file
 
     changed["semantic"]["threshold"] = 0.5
     write_file(tmp_path, chunkings=changed, configurations=configurations)
-    results = {str(r.step): r for r in run_dagster(built_file)}
+    results = {str(r.step): r for r in run_all(built_file)}
     assert results["chunks semantic"].calls.made == 0, "no sentence is embedded again"
     assert results["chunks semantic"].calls.saved > 0
     assert not results["chunks recursive_150"].ran
 
 
-def test_without_queries_the_first_configuration_is_served(tmp_path, run_dagster):
+def test_without_queries_the_first_configuration_is_served(tmp_path, run_all):
     file = write_corpus(tmp_path, queries=None)
-    run_dagster(file)
+    run_all(file)
     corpus = Corpus.load(file)
     assert corpus.release().reasons == ("the first configuration, because no query has gold",)
     assert corpus.release().configuration == "default"
     assert corpus.search("hotel", k=1)[0].document_id == "policy/travel.md"
 
 
-def test_documents_that_are_gold_as_a_whole_choose_gate_and_explain(tmp_path, run_dagster):
+def test_documents_that_are_gold_as_a_whole_choose_gate_and_explain(tmp_path, run_all):
     gold = {"How expensive may a hotel be?": "policy/travel.md", "Sick leave?": "policy/leave.md"}
     lines = [
         {"query_id": i, "query": question, "gold_spans": [{"document_id": d}]}
@@ -151,7 +151,7 @@ def test_documents_that_are_gold_as_a_whole_choose_gate_and_explain(tmp_path, ru
     file = write_corpus(tmp_path)
     config = load_config(file)
     config.queries_path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    run_dagster(file)
+    run_all(file)
     workspace = Workspace(load_config(file))
     board = load_leaderboard(workspace)
     assert board.sorted_by == "DocumentPresence@5"

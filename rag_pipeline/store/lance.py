@@ -62,23 +62,21 @@ def index_names(lance: Any) -> dict[str, str]:
     return {index.field_names[0]: index.name for index in lance.describe_indices()}
 
 
-def is_worn(lance: Any) -> bool:
-    """Return whether a Lance dataset has too many fragments or deleted rows."""
+def merge(lance: Any) -> None:
+    """Merge the parts of a dataset's indexes, and then its fragments, if there are too many."""
     stats, rows = lance.stats.dataset_stats(), int(lance.count_rows())
     deleted = int(stats["num_deleted_rows"])
-    return bool(stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (deleted + rows))
-
-
-def merge_indexes(lance: Any, *, of_all: bool) -> None:
-    """Merge the parts of each index that has several or lacks rows, or of all indexes."""
-    indexed = (1 - MAX_UNINDEXED) * int(lance.count_rows())
+    worn = stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (deleted + rows)
     for index in indexes(lance):
-        if of_all or index["num_indexed_rows"] < indexed or index["num_indices"] > 1:
+        added = index["num_indexed_rows"] < (1 - MAX_UNINDEXED) * rows
+        if worn or added or index["num_indices"] > 1:
             # All parts become one, because Lance never merges fragments of different parts.
             # `retrain` and LanceDB's `optimize` reduce the index to a single partition.
             lance.optimize.optimize_indices(
                 num_indices_to_merge=index["num_indices"], index_names=[index["name"]]
             )
+    if worn:
+        lance.optimize.compact_files()
 
 
 @contextmanager

@@ -24,8 +24,7 @@ from rag_pipeline.store.lance import (
     id_filters,
     index_names,
     is_of_store,
-    is_worn,
-    merge_indexes,
+    merge,
     one_line,
 )
 from rag_pipeline.store.states import DocumentState, StateCache, TableState, read_once
@@ -317,14 +316,10 @@ class Table:
         with clear_errors(self.name):
             from lance.commit import CommitConflictError
 
-            table = self.dataset()
-            rows = int(table.count_rows())
             with suppress(CommitConflictError):
-                merge_indexes(table, of_all=(worn := is_worn(table)))
-                if worn:
-                    self.dataset().optimize.compact_files()
+                merge(self.dataset())
             merged = self.dataset()
-            if rows >= SORTED_ROWS and "document_id" not in index_names(merged):
+            if merged.count_rows() >= SORTED_ROWS and "document_id" not in index_names(merged):
                 merged.create_scalar_index("document_id", "BTREE")
         self.drop_versions()
 

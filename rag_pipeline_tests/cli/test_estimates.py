@@ -176,10 +176,10 @@ def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
 
 
 def test_estimates_learn_tokens_and_replies_from_what_was_charged(
-    tmp_path, server: ModelServer, run_dagster
+    tmp_path, server: ModelServer, run_all
 ):
     file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url))
-    run_dagster(file)
+    run_all(file)
     workspace = Workspace(load_config(file))
     text = "# Pets\n\n" + "Dogs of every size may come to the office on Fridays. " * 4
     (tmp_path / "documents/pets.md").write_text(text + "\n\n## Cats\n\nThey may not come.\n")

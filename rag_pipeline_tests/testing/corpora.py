@@ -1,7 +1,6 @@
 """Small corpora that tests write, and the folders of larger ones."""
 
 import json
-import os
 import random
 import shutil
 import sqlite3
@@ -10,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from rag_pipeline import Corpus
@@ -121,15 +119,6 @@ def write_file(folder: Path, **changes: Any) -> Path:
     content = {"type": "rag_pipeline.RagPipeline", "attributes": attributes(**changes)}
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     return file
-
-
-def data_folder(name: str) -> Path:
-    """Return a folder of third-party data; skip the test where it is not there."""
-    default = Path(__file__).parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("RAG_PIPELINE_DATA", default)) / name
-    if not folder.is_dir():
-        pytest.skip(f"no data at {folder}; set RAG_PIPELINE_DATA to where it is")
-    return folder
 
 
 _WORDS = "party notice term clause renewal fee audit claim data breach tax wage visa lease".split()
