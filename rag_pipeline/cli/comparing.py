@@ -77,14 +77,7 @@ def show_explanation(
         raise InputError(f"-k {k} is not one of: 1 to 10, 20")
     workspace = Workspace(load_config(file))
     evaluated = load_leaderboard(workspace).names()
-    known = [q.query_id for q in load_queries(workspace)]
-    if query_id not in known:
-        if why := why_left_out(workspace, query_id):
-            raise InputError(f"query {query_id!r} is left out and not measured: {'; '.join(why)}")
-        more = f", … ({len(known)} in all)" if len(known) > 8 else ""
-        there = (", ".join(known[:8]) or "none") + more
-        near = did_you_mean(query_id, known)
-        raise InputError(f"no query {query_id!r}{near}; there are: {there}")
+    text_of_query(workspace, query_id)
     chosen = configuration or _serving(workspace, evaluated)
     workspace.config.configuration(chosen)
     if chosen not in evaluated:
@@ -102,6 +95,19 @@ def show_explanation(
         rank = "–" if diagnosis.rank is None else str(diagnosis.rank)
         table.add_row(f"{escape(name)}{'*' * (name == chosen)}", rank, diagnosis.reason)
     console.print(table)
+
+
+def text_of_query(workspace: Workspace, query_id: str) -> str:
+    """Return a query's text. Raise InputError if no such query is measured."""
+    known = {q.query_id: q.query for q in load_queries(workspace)}
+    if query_id in known:
+        return known[query_id]
+    if why := why_left_out(workspace, query_id):
+        raise InputError(f"query {query_id!r} is left out and not measured: {'; '.join(why)}")
+    more = f", … ({len(known)} in all)" if len(known) > 8 else ""
+    there = (", ".join([*known][:8]) or "none") + more
+    near = did_you_mean(query_id, known)
+    raise InputError(f"no query {query_id!r}{near}; there are: {there}")
 
 
 def resolve(workspace: Workspace, name: str) -> Reference:

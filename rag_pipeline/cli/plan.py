@@ -188,8 +188,7 @@ def _table(corpus: str, found: Sequence[PlannedStep]) -> Table:
         number = f" ({len(rows)})" if len(rows) > 1 else ""
         of_documents = f"{documents:,}" if documents else ""
         time = duration([row.seconds for row in rows])
-        is_long = sum(row.seconds or 0.0 for row in rows) >= _LONG
-        if is_long or any([of_documents, *sums, paid]):
+        if sum(row.seconds or 0.0 for row in rows) >= _LONG or any([of_documents, *sums, paid]):
             cells.append([asset + number, of_documents, *sums, paid, time])
         else:
             others += rows

@@ -129,7 +129,7 @@ def coloured_verdict(verdict: str) -> str:
     return f"[{colour}]{verdict}[/{colour}]" if colour else verdict
 
 
-def show_releases(releases: Sequence[Release], serving: str) -> None:
+def show_releases(releases: Sequence[Release], serving: str | None) -> None:
     """Print the releases with the reasons for them, newest first."""
     if not releases:
         console.print("no releases yet")

@@ -6,10 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rag_pipeline import release
-from rag_pipeline.cli.comparing import resolve
-from rag_pipeline.cli.console import console, counting, did_you_mean, print_json, say, visible
+from rag_pipeline.cli.comparing import resolve, text_of_query
+from rag_pipeline.cli.console import console, counting, print_json, say, visible
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release.causes import CHANGES, Cause, causes
 from rag_pipeline.workspace import Workspace
@@ -22,16 +21,13 @@ def show_cause(
 ) -> None:
     """Print the cause of a query's different results in two releases or configurations."""
     workspace = Workspace(load_config(file))
-    known = {q.query_id: q.query for q in load_queries(workspace)}
-    if query_id not in known:
-        near = did_you_mean(query_id, known)
-        raise InputError(f"{workspace.config.corpus}: no query {query_id!r}{near}")
+    text = text_of_query(workspace, query_id)
     of = of or release.current(workspace).release_id
     (found,) = causes(workspace, of, against or _before(workspace, of), [query_id], k)
     if as_json:
         print_json({**asdict(found), "why": CHANGES[found.change]})
         return
-    say(f"[bold]{visible(query_id)}[/bold]  {visible(known[query_id])}")
+    say(f"[bold]{visible(query_id)}[/bold]  {visible(text)}")
     say(f"  {visible(found.sentence)}")
 
 

@@ -31,13 +31,10 @@ def releases(
     from dataclasses import asdict, replace
 
     from rag_pipeline.cli.tables import show_releases
-    from rag_pipeline.errors import NotReleasedError
+    from rag_pipeline.release.manifest import current_id
 
     opened = open_corpus(corpus, named)
-    try:
-        serving = opened.release().release_id
-    except NotReleasedError:
-        serving = ""
+    serving = current_id(opened.workspace)
     history = opened.releases()
     if as_json:
         records = [asdict(replace(r, files={})) for r in history]
