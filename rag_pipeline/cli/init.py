@@ -146,7 +146,9 @@ def _left_out(found: Survey, heavy: str, target: Path) -> list[str]:
 
 
 def _show_files(found: Survey) -> None:
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in islice(found.kinds.items(), 8))
+    named = dict(islice(found.kinds.items(), 8))
+    rest = {"other": len(found.sizes) - sum(named.values())} if len(found.kinds) > 8 else {}
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in (named | rest).items())
     size = megabytes(sum(found.sizes.values()))
     tell(f"{counted(len(found.sizes), 'file')}, {size}: {escape(kinds)}")
     if found.unusable:
@@ -155,7 +157,7 @@ def _show_files(found: Survey) -> None:
         tell(f"{counted(found.unread, 'file')} of the sample not read in time: the machine is busy")
     if found.copies:
         tell(f"copies of other files, indexed once: {_examples(found.copies)}")
-    if outdated := standings(found.sizes):
+    if outdated := standings(found.sizes).keys() - {*found.copies}:
         tell(f"drafts, copies and old versions by name: {_examples(sorted(outdated))}")
     if found.languages:
         shares = ", ".join(f"{NAMES[code].title()} {x:.0%}" for code, x in found.languages.items())

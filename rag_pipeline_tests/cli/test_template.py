@@ -26,10 +26,14 @@ def folder(name: str = "documents") -> Path:
 
 
 def test_a_corpus_in_the_working_directory(here: Path) -> None:
-    folder()
+    documents = folder()
+    for number in range(9):
+        (documents / f"act_v{number}.t{number}").write_text(f"{number}")
     Path("queries.jsonl").write_text(QUERY)
     shown = said("init", "acts", "--documents", "documents", "--queries", "queries.jsonl")
-    assert shown.startswith("1 file, 0.0 MB: 1 .txt\n")
+    assert shown.startswith("10 files, 0.0 MB: ")
+    assert ", 2 other\n" in shown
+    assert "drafts, copies and old versions by name: act_v0.t0; act_v1.t1" in shown
     assert "acts.yaml; its schema and tables go to rag-store; to remove the corpus, delete" in shown
     assert shown.splitlines()[-2] == "Next: rag run"
     config = load_config("acts.yaml")
