@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from rag_pipeline.models.providers.limits import EMBEDDING_LIMITS, TokenCounter
+from rag_pipeline.models.providers.limits import TokenCounter
 from rag_pipeline.models.providers.minilm import load_tokenizer
 
 
@@ -20,11 +20,3 @@ def test_tokens_are_counted_exactly_where_the_tokenizer_is_given(tmp_path: Path)
     assert counter.exact
     assert counter.count(["hello world"]) == [4]  # with [CLS] and [SEP]
     assert counter.cut("hello big world", 4) == "hello big "
-
-
-def test_known_models_have_the_published_limits():
-    small = EMBEDDING_LIMITS["text-embedding-3-small"]
-    assert (small.texts, small.request_tokens, small.text_tokens) == (2048, 300_000, 8192)
-    assert small.dimension("text-embedding-3-small", 512) == 512
-    assert EMBEDDING_LIMITS["voyage-3.5"].dimensions[0] == 1024
-    assert EMBEDDING_LIMITS["voyage-context-3"].contextual
