@@ -61,6 +61,13 @@ _PLURAL = (
     r"welche (?!r\b)\w+(?:en|er|e|n|s)\b|nenne|quel(?:le)?s\b|(?:cuáles|qué \w+s)\b"
 )
 """A question for things in the plural."""
+_OPEN = (
+    r"what (?:(?:sort|kind)s? of |else )?(?:do|did|should|must|shall|can|may|is|are|has to|have to|"
+    r"needs? to|belongs?|goes|\w+ (?:has|have|needs?) to)\b|"
+    r"was (?:muss|müssen|soll|sollen|sollte|darf|dürfen|kann|brauch\w*|ist|sind|gehör\w+|kommt|"
+    r"hat|haben)\b|que\b|qu['’]est-ce qu|qué\b"
+)
+"""A question that one thing or several may answer, such as "What should I bring?"."""
 _SUMMARY = (
     r"\bsummar\w+|\boverview\b|\bwhat (?:is|was) (?:said|discussed|decided) about\b|"
     r"\b(?:key|main) points\b|\bhauptpunkte\b|\bwichtigste\w* punkte\b|"
@@ -107,6 +114,11 @@ def asks_for_list(question: str) -> bool:
 def asks_for_several(question: str) -> bool:
     """Return whether a question asks for things in the plural, as in "which measures"."""
     return bool(compiled(_PLURAL, re.IGNORECASE).match(question))
+
+
+def asks_openly(question: str) -> bool:
+    """Return whether one thing or several may answer a question."""
+    return bool(compiled(_OPEN, re.IGNORECASE).match(question))
 
 
 def asks_for_steps(question: str) -> bool:

@@ -12,6 +12,7 @@ from rag_pipeline.answering.lists import (
     asks_for_several,
     asks_for_steps,
     asks_for_summary,
+    asks_openly,
     lists_for,
     lists_of,
     subject,
@@ -65,6 +66,8 @@ _LONGEST_READ, _LESS_ALIKE = 300, 0.02
 cosine between the best sentence and a list."""
 _OF_WORDS = 0.05
 """Weight of the share of the question's words in a list and above it, relative to the cosine."""
+_AROUND = 0.02
+"""Added to the cosine of the list that holds the best sentence."""
 _LONGEST_ITEM = 250
 """Maximum mean number of characters of a list's items. Longer items are clauses."""
 
@@ -207,11 +210,13 @@ def _list_by_meaning(
     """Return the list whose headings and first items mean about what a question asks for, or None.
 
     A question for steps gets a numbered list. Another question gets a list only if it names several
-    things, as in "which measures". A list needs about the cosine of the best sentence. It also has
-    a word of the question, or is from the document of this sentence.
+    things, as in "which measures", or if it is open and asks for no kind of fact. A list needs
+    about the cosine of the best sentence. It also has a word of the question, or is from the
+    document of this sentence.
     """
     steps, embed = asks_for_steps(question), multilingual()
-    if embed is None or not (steps or asks_for_several(question)):
+    is_open = asks_openly(question) and not kinds_asked(question)
+    if embed is None or not (steps or is_open or asks_for_several(question)):
         return None
     lists = [
         (chunk, document, block)
@@ -226,12 +231,15 @@ def _list_by_meaning(
     ]
     vectors = embed([ranked.sentences[0].with_headings, *texts])
     best, *cosines = (vectors @ embed.asked(question)).tolist()
-    first, likely = ranked.sentences[0].chunk.document_id, []
+    first, likely = ranked.sentences[0], []
     for cosine, one in zip(cosines, lists, strict=True):
         _, document, block = one
         held = words.in_text(f"{block.above}\n{block.text(document.text)}")
-        if cosine >= best - _LESS_ALIKE and (held or document.document_id == first):
-            likely.append((cosine + _OF_WORDS * words.share(held), one))
+        is_same = document.document_id == first.chunk.document_id
+        around = is_same and first.start in range(*block.span)
+        if cosine >= best - _LESS_ALIKE and (held or is_same):
+            score = cosine + _OF_WORDS * words.share(held) + _AROUND * around
+            likely.append((score, one))
     return max(likely, key=itemgetter(0), default=(0.0, None))[1]
 
 

@@ -69,6 +69,25 @@ def test_steps_whose_headings_mean_what_is_asked_need_none_of_its_words():
     assert citation.text.startswith("1. Open the brake.")
 
 
+PACKING = """# Weekend on board
+
+The ferry leaves at noon. Cabins have two beds.
+
+## Luggage
+
+- a towel and dry clothes
+- soft shoes
+- sun cream
+"""
+
+
+@pytest.mark.skipif(multilingual() is None, reason="no multilingual model")
+def test_an_open_question_gets_the_whole_list():
+    packed = PACKING.partition("Luggage\n\n")[2].rstrip()
+    assert answered("What do I pack?", PACKING).citations[0].text == packed
+    assert answered("What does a cabin have?", PACKING).citations[0].text != packed
+
+
 def test_rows_far_from_the_best_sentence_do_not_answer():
     text = "The mess is green.\n\n| Tool | Use |\n| --- | --- |\n| rope | mess |\n| hook | deck |\n"
     document, chunk = Document("d", "", text), scored("d", text)
