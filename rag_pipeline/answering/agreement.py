@@ -6,7 +6,6 @@ the likeliest sentences.
 """
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rag_pipeline.answering.facts import NUMBER, kinds_asked, states
+from rag_pipeline.answering.facts import states_asked
 from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.answering.naming import capitalized
 from rag_pipeline.answering.polarity import bounded_as
@@ -27,7 +26,6 @@ from rag_pipeline.answering.sentences import (
     spans_of,
 )
 from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.imports import compiled
 from rag_pipeline.loading.languages import language_of
 
 _COMPARED, _BY_RANK = 12, 3
@@ -72,16 +70,6 @@ _CLOSER_ACROSS = 0.01
 """Added to the cosine of a sentence in another language."""
 _ROW = 0.04
 """Subtracted for a row of a table, because a row agrees with many questions about its table."""
-_WHO = re.compile(r"(?i)\b(?:who|whom|whose|wer|wem|wen|qui|quién|chi|кто)\b")
-_WHEN = re.compile(
-    r"(?i)\b(?:when|what time|wann|um wie ?viel uhr|quand|cuándo|quando|когда)\b",
-)
-_HOW_MANY = re.compile(
-    r"(?i)\bhow (?:many|high|old|far|fast|heavy)\b|\b(?:combien|cuánt\w+|quant[ie]|сколько)\b|"
-    r"\bwie (?:viele?|hoch|alt|schwer|weit|schnell|groß)\b"
-)
-_NAMED = re.compile(r"(?<![.!?:] )(?<!^)\b[A-ZÄÖÜ][\w-]{2,}")
-_NUMERAL = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class Agreed(NamedTuple):
@@ -193,25 +181,6 @@ def _weights(question: str, words: Words) -> dict[str, float]:
     weights = {w: _NAME if w in names or w[0].isdecimal() else 1.0 for w in ordered}
     first = next((word for word in ordered if weights[word] == 1.0), None)
     return weights | ({first: _ASKED} if first else {})
-
-
-def states_asked(question: str, sentence: str) -> bool:
-    """Return whether a sentence states a fact of a kind that a question asks for.
-
-    The kinds are those of `kinds_asked`, a name after "who", a time after "when", and a number
-    after "how many". Names after "who" and numbers after "how many" only count if the question
-    lacks them. If the question asks for no kind, return True.
-    """
-    asked = words_of(question)
-    if _WHEN.search(question):
-        return states(sentence, ["date", "duration"])
-    if _WHO.search(question):
-        return any(word.casefold() not in asked for word in _NAMED.findall(sentence))
-    kinds = [kind for kind in kinds_asked(question) if kind != "cause"]  # texts often imply it
-    if kinds or not _HOW_MANY.search(question):
-        return states(sentence, kinds)
-    others = _NUMERAL.sub(lambda numeral: "" if numeral[0] in asked else numeral[0], sentence)
-    return bool(compiled(NUMBER, re.IGNORECASE).search(others))
 
 
 def _sentences(question: str, chunks: Sequence[ScoredChunk]) -> Iterator[Sentence]:

@@ -7,6 +7,7 @@ of different languages rarely have the same spelling.
 import re
 from functools import lru_cache
 
+from rag_pipeline.answering.matching import words_of
 from rag_pipeline.imports import compiled
 from rag_pipeline.search.tokenization import default_tokenizer
 
@@ -193,6 +194,37 @@ def states(sentence: str, kinds: list[str]) -> bool:
 @lru_cache(maxsize=16_384)
 def _found(words: str, text: str) -> bool:
     return bool(compiled(words, re.IGNORECASE).search(text))
+
+
+_WHO = re.compile(r"(?i)\b(?:who|whom|whose|wer|wem|wen|qui|quién|chi|кто)\b")
+_WHEN = re.compile(
+    r"(?i)\b(?:when|what time|wann|um wie ?viel uhr|quand|cuándo|quando|когда)\b",
+)
+_HOW_MANY = re.compile(
+    r"(?i)\bhow (?:many|high|old|far|fast|heavy)\b|\b(?:combien|cuánt\w+|quant[ie]|сколько)\b|"
+    r"\bwie (?:viele?|hoch|alt|schwer|weit|schnell|groß)\b"
+)
+_NAMED = re.compile(r"(?<![.!?:] )(?<!^)\b[A-ZÄÖÜ][\w-]{2,}")
+_NUMERAL = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def states_asked(question: str, sentence: str) -> bool:
+    """Return whether a sentence states a fact of a kind that a question asks for.
+
+    The kinds are those of `kinds_asked`, a name after "who", a time after "when", and a number
+    after "how many". Names after "who" and numbers after "how many" only count if the question
+    lacks them. If the question asks for no kind, return True.
+    """
+    asked = words_of(question)
+    if _WHEN.search(question):
+        return states(sentence, ["date", "duration"])
+    if _WHO.search(question):
+        return any(word.casefold() not in asked for word in _NAMED.findall(sentence))
+    kinds = [kind for kind in kinds_asked(question) if kind != "cause"]  # texts often imply it
+    if kinds or not _HOW_MANY.search(question):
+        return states(sentence, kinds)
+    others = _NUMERAL.sub(lambda numeral: "" if numeral[0] in asked else numeral[0], sentence)
+    return bool(compiled(NUMBER, re.IGNORECASE).search(others))
 
 
 # --- yes or no ---

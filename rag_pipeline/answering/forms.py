@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from rag_pipeline.answering.amendments import change_of
 from rag_pipeline.answering.comparisons import Comparison, Search, versions_of
+from rag_pipeline.answering.computing import asks_for_extreme
 from rag_pipeline.answering.extractive import NO_ANSWER, Ranked, as_answer, quoted, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, verdict
 from rag_pipeline.answering.intent import sides_of
 from rag_pipeline.answering.naming import of_named
 from rag_pipeline.answering.reading import Reader
 from rag_pipeline.answering.structured import structured_answer
-from rag_pipeline.answering.tables import DocumentOf, asks_for_extreme
+from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import Answer, Citation, Kind, ScoredChunk, SearchResult

@@ -16,6 +16,8 @@ _LONGEST = 200_000
 """Maximum number of characters of a document whose lists are read."""
 _LONGEST_TITLE = 80
 """Maximum number of characters of a heading in plain text."""
+_LONGEST_LEAD = 600
+"""Maximum number of characters that are read below a heading."""
 _FEW_SECTIONS = 2
 """Maximum number of sections of a document whose summary has all sentences."""
 _MOST_CHARACTERS = 6_000
@@ -29,8 +31,9 @@ _HEADING = re.compile(r"[# \t]*(?P<title>\S.*)")
 _INLINE = re.compile(r"(?<![\w.,])\(?(?P<number>\d{1,2})[.)][ \t\n]+(?=[^\W\d_a-zäöü]|[“\"„«])")
 """The number of a step within a paragraph, such as `2. Load the file.`"""
 _STEPS = (
-    r"\bhow (?:do|does|can|could|should|must|would|may|is|are|to)\b|\bsteps?\b|\bprocedure\b|"
-    r"\b(?:sequence|stages?|in order|walk (?:me|us) through|what now)\b|\bder reihe nach\b|"
+    r"\bhow (?:do|does|can|could|should|must|would|may|is|are|to)\b|\bsteps?\b(?!\s*\d)|"
+    r"\b(?:procedure|sequence|(?:what|which|the) stages|in order|walk (?:me|us) through|what now|"
+    r"der reihe nach)\b|"
     r"\b(?:what|which) order\b|\bwhat (?:has|needs|is) to be done\b|\border of\b|\binstructions?\b|"
     r"\bwhat (?:do|does|must|should)\b(?=[^?]{1,40}\b(?:have to|need to|do)\b)|"
     r"\bwhat (?:happens|do (?:i|we) (?:have to|need))\b|\bwas (?:ist zu tun|passiert|geschieht)\b|"
@@ -323,6 +326,14 @@ def lists_for(
             likely = (score, steps and block.numbered, short, -rank)
             found.append((likely, (share, document, block)))
     return [one for _, one in sorted(found, key=itemgetter(0), reverse=True)]
+
+
+def end_of_lead(text: str, end: int) -> int:
+    """Return the end of the first sentence below a heading, or of the heading if none follows."""
+    below = text[end : end + _LONGEST_LEAD].lstrip()
+    (_, length), *_ = sentence_spans(below) or [(0, 0)]
+    start = text.find(below, end)
+    return end if not length or below.startswith(("#", "|")) else start + length
 
 
 def _sections(text: str) -> list[tuple[Sequence[str], Span]]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
+from rag_pipeline.answering.computing import asks_for_extreme, said, with_all_rows
 from rag_pipeline.answering.extractive import Ranked, word_share
 from rag_pipeline.answering.facts import kinds_asked
 from rag_pipeline.answering.lists import (
@@ -13,6 +14,7 @@ from rag_pipeline.answering.lists import (
     asks_for_steps,
     asks_for_summary,
     asks_openly,
+    end_of_lead,
     lists_for,
     lists_of,
     subject,
@@ -25,14 +27,11 @@ from rag_pipeline.answering.tables import (
     MOST_ROWS,
     DocumentOf,
     Found,
-    asks_for_extreme,
     find_rows,
-    said,
+    named_row,
     tables_of,
-    with_all_rows,
     with_tables,
 )
-from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Answer, Citation, Document, ScoredChunk, SearchResult, Span
 from rag_pipeline.search.standing import in_force
 
@@ -59,8 +58,6 @@ Chosen on three mixed folders (docs/measurements.md).
 _QUOTED = 3
 """Number of first sentences that rows and lists are compared with."""
 _ITEMS_QUOTED = 2
-_LONGEST_LEAD = 600
-"""Maximum number of characters that are read below a heading."""
 _LONGEST_READ, _LESS_ALIKE = 300, 0.02
 """Number of characters of a list that the multilingual model reads, and the maximum difference in
 cosine between the best sentence and a list."""
@@ -79,12 +76,21 @@ def structured_answer(
 
     Rows and lists answer if they have about as many of the question's words as the best sentence.
     They also hold a sentence whose score is near the best one, except steps, lists of the best
-    sentence's document, cells that are asked for, sums and counts.
+    sentence's document, cells that are asked for, sums and counts. A row that the question names
+    answers if no prose with its name is the best sentence (see `named_row`).
     """
     if not ranked.sentences or "cause" in kinds_asked(found.query):
         return None
-    answer = _structured(found, ranked, document_of)
-    if answer is None or asks_for_summary(found.query) or asks_for_steps(found.query):
+    question, chunks = found.query, in_force(found.query, found.chunks)[:_PASSAGES]
+    documents = _documents(chunks, document_of)
+    words = Words(subject(question), _texts(chunks, documents))
+    is_whole = asks_for_summary(question) or asks_for_steps(question)
+    row = [] if is_whole else named_row(question, words, chunks, document_of)
+    first = "" if ranked.sentences[0].is_row else ranked.sentences[0].text
+    if row and not words.in_text(row[0].rows[0].cells[0]) <= words.in_text(first):
+        return _table_answer(question, row, ranked, document_of)
+    answer = _structured(found, ranked, document_of, words, documents)
+    if answer is None or is_whole:
         return answer
     is_said = not answer.text.startswith("“") and not asks_for_extreme(found.query)
     return answer if is_said or _is_near(ranked, answer) else None
@@ -113,14 +119,18 @@ def _is_near(ranked: Ranked, answer: Answer) -> bool:
     )
 
 
-def _structured(found: SearchResult, ranked: Ranked, document_of: DocumentOf) -> Answer | None:
+def _structured(
+    found: SearchResult,
+    ranked: Ranked,
+    document_of: DocumentOf,
+    words: Words,
+    documents: Sequence[tuple[ScoredChunk, Document]],
+) -> Answer | None:
     question, chunks = found.query, in_force(found.query, found.chunks)[:_PASSAGES]
-    documents = _documents(chunks, document_of)
-    words = Words(subject(question), _texts(chunks, documents))
     if asks_for_summary(question):
-        chunk, document = next(iter(documents), (None, None))
-        if chunk is None or document is None:
+        if not documents:
             return None
+        chunk, document = documents[0]
         spans = summary_spans(words, document, _MOST_SENTENCES)
         return _answer(ranked, [], [(chunk, document, span) for span in spans])
     by_meaning = found.token_weights is None and found.kind != "comprehensive"
@@ -189,19 +199,11 @@ def _list_answer(
     chunk, document, block = listed
     spans, text = list(block.spans), document.text
     if block.apart:
-        spans = [(start, _end_of_lead(text, end)) for start, end in spans]
+        spans = [(start, end_of_lead(text, end)) for start, end in spans]
     above = text[: spans[0][0]].rstrip()
     if above.endswith(":") and above.endswith(block.own):  # the sentence that leads to the list
         spans[0] = (len(above) - len(block.own), spans[0][1])
     return _answer(ranked, [], [(chunk, document, span) for span in spans])
-
-
-def _end_of_lead(text: str, end: int) -> int:
-    """Return the end of the first sentence below a heading, or of the heading if none follows."""
-    below = text[end : end + _LONGEST_LEAD].lstrip()
-    (_, length), *_ = sentence_spans(below) or [(0, 0)]
-    start = text.find(below, end)
-    return end if not length or below.startswith(("#", "|")) else start + length
 
 
 def _list_by_meaning(

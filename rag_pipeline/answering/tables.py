@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
-from rag_pipeline.answering.matching import Words
+from rag_pipeline.answering.facts import kinds_asked, states_asked
+from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.answering.quantities.numbers import read_number
 from rag_pipeline.datamodels import Document, ScoredChunk, Span
 from rag_pipeline.imports import compiled
@@ -39,7 +41,8 @@ _RULE = re.compile(r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*")
 _CELL = re.compile(r"(?<!\\)\|")
 _SEPARATED = {"text/csv": ",;\t|", "text/tab-separated-values": "\t"}
 _NUMBER = re.compile(r"(?<![\w.,])[-−]?\d[\d.,'’\u00a0\u202f]*(?<![.,])")
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_LABEL = re.compile(r"\b[^\W\d_]{3,} \d{1,3}\b(?![.,/]?\d)")
 _DATE = re.compile(r"\b\d{1,2}([./-])\d{1,2}\1(?:\d\d){1,2}\b")
 
 _NO_LONGER = (
@@ -67,10 +70,6 @@ _SUMS: Mapping[str, str] = {
         r"最低|最少|أدنى|أقل"
     ),
 }
-_BETWEEN = (
-    r"\b(?:rise|rose|grow|grew|fall|fell|drop\w*|increase\w*|decrease\w*|change[ds]?|more|less|"
-    r"difference|steig\w*|stieg\w*|gestiegen|sink\w*|gesunken|verändert|mehr|weniger|unterschied)\b"
-)
 
 
 class Row(NamedTuple):
@@ -140,15 +139,15 @@ def _of_markdown(text: str) -> Iterator[Table]:
                 rows.append(Row(start, start + len(words), cells))
             continue
         if rows:
-            above = [*headings_above(text, rows[0].start), before]
-            yield _as_table(rows, ruled, "\n".join(above))
+            over = [*headings_above(text, rows[0].start), before]
+            yield _as_table(rows, ruled, "\n".join(over))
             rows, ruled = [], 0
         before = words or before
 
 
 def _as_table(rows: Sequence[Row], ruled: int, caption: str) -> Table:
     rows = [row for row in rows if any(row.cells)]  # tables of Word have an empty first row
-    if len(rows) > 1 and not (ruled == 0 and any(map(_value, rows[0].cells))):
+    if len(rows) > 1 and not (ruled == 0 and any(map(value_of, rows[0].cells))):
         return Table(rows[0], tuple(rows[1:]), caption)
     return Table(None, tuple(rows), caption)
 
@@ -172,9 +171,6 @@ def _separated(text: str, delimiters: str) -> Iterator[Table]:
         yield Table(rows[first], tuple(rows[first + 1 :]), caption)
 
 
-_WORD = re.compile(r"\w+")
-
-
 def _fields(line: str, delimiter: str) -> tuple[str, ...]:
     try:
         fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
@@ -183,7 +179,7 @@ def _fields(line: str, delimiter: str) -> tuple[str, ...]:
     return tuple(field.strip() for field in fields)
 
 
-def _value(cell: str) -> Decimal | None:
+def value_of(cell: str) -> Decimal | None:
     """Return the only number of a cell, such as "£2,940" or "30 days net", or None.
 
     A date is no number.
@@ -208,47 +204,55 @@ def find_rows(
     the rows before them lack. For a count or a sum, equally good rows of such tables of the same
     document follow, too.
     """
-    ranked = sorted(_named(words, chunks, document_of), key=lambda pair: -pair[0])
+    ranked = sorted(_named(question, words, chunks, document_of), key=lambda pair: -pair[0])
     if not ranked:
         return []
     (best, first), *others = ranked
-    years = _YEAR.findall(question)
+    years = YEAR.findall(question)
     if not years:  # of equal tables the latest holds
         same = [f for s, f in ranked if s > best - _EQUAL and f.table.head == first.table.head]
-        first = max([first, *same], key=lambda f: max(_YEAR.findall(f.table.caption), default=""))
+        first = max([first, *same], key=lambda f: max(YEAR.findall(f.table.caption), default=""))
     chosen, known = [first], _all_words(words, first)
-    computes = _operation(question) or compiled(_MANY, re.IGNORECASE).search(question)
+    computes = operation(question) or asks_how_many(question)
     for score, found in others:
         new = _all_words(words, found) - known
         head, other = first.table.head, found.table.head
         is_like = head is not None and other is not None and head.cells == other.cells
-        own = (f.chunk.document_id + str(_YEAR.findall(f.table.caption)) for f in (first, found))
+        own = (f.chunk.document_id + str(YEAR.findall(f.table.caption)) for f in (first, found))
         is_sheet = computes and score > best - _EQUAL and len({*own}) == 1
         if is_like and (is_sheet or (new and score >= _LEAST_LIKE * best)):
             chosen.append(found)
             known |= new
-    return [_with_column(words, found) for found in chosen]
+    return [with_column(words, found) for found in chosen]
 
 
 def _named(
-    words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
+    question: str, words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
 ) -> Iterator[tuple[float, Found]]:
-    """Yield the rows of each table that have the same words of the question, with their score."""
+    """Yield the rows of each table that have the same words of the question, with their score.
+
+    If rows have a numbered name of the question, such as "Stage 3", the other rows are left out.
+    """
+    labels = _labels(question)
     for chunk, document in with_tables(chunks, document_of):
         known = words.in_text(f"{document.title}\n{document.document_id}")
         for table in tables_of(document):
-            above = _above(document, table)
-            around = words.in_text(above)
+            caption = above(document, table)
+            around = words.in_text(caption)
             hits = [words.in_text(" ".join(row.cells)) for row in table.rows]
             common = frozenset.intersection(*hits) if len(hits) > 1 else frozenset()
             groups: dict[frozenset[str], list[Row]] = {}
-            for row, hit in zip(table.rows, hits, strict=True):
-                if hit - common - known:
+            texts = [" ".join(row.cells).casefold() for row in table.rows]
+            labelled = [any(label.search(text) for label in labels) for text in texts]
+            for row, hit, is_labelled in zip(table.rows, hits, labelled, strict=True):
+                if any(labelled) and not is_labelled:
+                    continue
+                if hit - common - known and any(row.cells[1:]):  # a note fills one cell
                     groups.setdefault(hit, []).append(row)
             outdated = compiled(_NO_LONGER, re.IGNORECASE)
-            is_asked = bool(words.asked.intersection(_YEAR.findall(table.caption)))
+            is_asked = bool(words.asked.intersection(YEAR.findall(table.caption)))
             is_asked = is_asked or any(map(outdated.search, words.asked))
-            holds = is_asked or not outdated.search(above)
+            holds = is_asked or not outdated.search(caption)
             for hit, rows in groups.items():
                 covered = words.share(hit | around)
                 whole = [max(map(words.covers, row.cells)) for row in rows]
@@ -257,7 +261,7 @@ def _named(
                 yield score, Found(chunk, table, tuple(rows[:MOST_ROWS]), None, covered)
 
 
-def _above(document: Document, table: Table) -> str:
+def above(document: Document, table: Table) -> str:
     """Return the document's title and id, the caption and the names of the columns."""
     names = table.head.cells if table.head else ()
     return "\n".join([document.title, document.document_id, table.caption, " ".join(names)])
@@ -286,7 +290,46 @@ def _all_words(words: Words, found: Found) -> frozenset[str]:
     return words.in_text(" ".join([*cells, found.table.caption]))
 
 
-def _with_column(words: Words, found: Found) -> Found:
+def named_row(
+    question: str, words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
+) -> list[Found]:
+    """Return the rows that a question names by all words of the first cell, or [].
+
+    The name has at least two words, or the first cell has a numbered name of the question. The
+    other cells state a fact of the kind asked for.
+    """
+    asks_for_fact = _labels(question) or not states_asked(question, "")
+    if operation(question) or not asks_for_fact:
+        return []
+    likely = []
+    for score, found in _named(question, words, chunks, document_of):
+        rows = tuple(row for row in found.rows if _is_named(question, words, found.table, row))
+        if rows:
+            likely.append((score, replace(found, rows=rows)))
+    best = max(likely, key=itemgetter(0), default=None)
+    return [with_column(words, best[1])] if best else []
+
+
+def _is_named(question: str, words: Words, table: Table, row: Row) -> bool:
+    """Return whether a question names a row, and its other cells state a fact of the kind.
+
+    Any number may be an amount, as the cells of a price list often lack the currency.
+    """
+    name, *others = row.cells
+    cells = (f"{cell} {table.name(n)}" for n, cell in enumerate(others, 1) if cell)
+    is_name = len(words_of(name)) > 1 and words.covers(name) == 1
+    is_name = is_name or any(label.search(name.casefold()) for label in _labels(question))
+    is_amount = "amount" in kinds_asked(question) and any(map(value_of, others))
+    return is_name and (is_amount or states_asked(question, " | ".join(cells)))
+
+
+def _labels(question: str) -> list[re.Pattern[str]]:
+    """Return the patterns of a question's numbered names, such as "Stage 3"."""
+    found = _LABEL.findall(question.casefold())
+    return [re.compile(rf"\b{re.escape(label)}\b") for label in found]
+
+
+def with_column(words: Words, found: Found) -> Found:
     """Add the column whose name has the most words of the question, if only one has the most.
 
     A column is left out if one of its cells has a word of the question.
@@ -306,106 +349,12 @@ def _with_column(words: Words, found: Found) -> Found:
     return replace(found, column=shares.index(best)) if shares.count(best) == 1 else found
 
 
-# --- computing ---
-
-
-def said(question: str, found: Sequence[Found]) -> str:
-    """Return a number computed from the rows, or else the cells asked for, or else "".
-
-    Sums, averages and extremes are computed from the column that the question asks for, or else
-    from the first column that has only numbers. A count is the number of rows.
-    """
-    rows = [(one.table, row) for one in found for row in one.rows]
-    first = found[0]
-    column = _numeric_column(first) if first.column is None else first.column
-    name = first.table.name(column) if column is not None else ""
-    values = [_cell_value(row, column) for _, row in rows]
-    numbers = [value for value in values if value is not None]
-    computed = _operation(question)
-    if computed and numbers and len(numbers) == len(rows) > 1:
-        done = {
-            "sum": sum(numbers),
-            "average": sum(numbers, Decimal(0)) / len(numbers),
-            "highest": max(numbers),
-            "lowest": min(numbers),
-        }[computed]
-        which = [row.cells[0] for _, row in rows if _cell_value(row, column) == done]
-        of_row = f" ({', '.join(which)})" if computed in ("highest", "lowest") else ""
-        return f"{name or computed}, {computed} of {len(numbers)} rows: {_shown(done)}{of_row}"
-    if compiled(_MANY, re.IGNORECASE).search(question) and _counts_rows(found):
-        return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
-    if first.column is None:
-        return ""
-    cells = [row.cells[first.column] for _, row in rows if first.column < len(row.cells)]
-    is_change = len(numbers) == len(cells) == 2 and compiled(_BETWEEN, re.IGNORECASE)
-    if is_change and is_change.search(question) and name:
-        return f"{name}: {' and '.join(cells)}, difference {_shown(abs(numbers[0] - numbers[1]))}"
-    return f"{name}: {'; '.join(cells)}" if name and all(cells) else ""
-
-
-def with_all_rows(
-    question: str, chunks: Sequence[ScoredChunk], document_of: DocumentOf, words: Words
-) -> list[Found]:
-    """Return all rows of the first passages' best table, for a sum, average or extreme.
-
-    Return [] if the question asks for none of these, or if no table has a column with numbers. Also
-    return [] if the question names a single row: "the highest wind for Stage 1" is in that row.
-    """
-    if _operation(question) is None:
-        return []
-    tables = [
-        (words.share(words.in_text(_above(document, t))), -n, chunk, t)
-        for chunk, document in with_tables(chunks, document_of)
-        for n, t in enumerate(tables_of(document))
-        if t.head is not None
-    ]
-    for share, _, chunk, table in sorted(tables, key=lambda one: one[:2], reverse=True):
-        every = Found(chunk, table, table.rows[:MOST_ROWS], None, share)
-        found = _with_column(words, every)
-        if _numeric_column(found) is None:  # the question names the column of names
-            found = every
-        if share and len(table.rows) <= MOST_ROWS and _numeric_column(found) is not None:
-            asked = {*_WORD.findall(question.casefold())}
-            cells = (_WORD.findall(row.cells[0].casefold()) for row in table.rows)
-            named = [cell for cell in cells if cell and asked.issuperset(cell)]
-            return [] if len(named) == 1 else [found]
-    return []
-
-
-def asks_for_extreme(question: str) -> bool:
-    """Return whether a question asks for the highest or lowest number of several rows."""
-    return _operation(question) in ("highest", "lowest")
-
-
-def _operation(question: str) -> str | None:
+def operation(question: str) -> str | None:
+    """Return what a question computes, such as `sum`, or None."""
     names = (n for n, words in _SUMS.items() if compiled(words, re.IGNORECASE).search(question))
     return next(names, None)
 
 
-def _counts_rows(tables: Sequence[Found]) -> bool:
-    """Return whether "how many" asks for rows, not for a number in a row."""
-    found, rows = tables[0], sum(len(one.rows) for one in tables)
-    if rows == 1 and _numeric_column(found) is not None:
-        return False
-    return not found.column or not all(_cell_value(row, found.column) for row in found.rows)
-
-
-def _numeric_column(found: Found) -> int | None:
-    """Return the first column that has only numbers, or None.
-
-    If a column is asked for, only this one counts. A column of years comes after other columns.
-    """
-    rows = found.rows
-    width = min((len(row.cells) for row in rows), default=0)
-    columns = range(1, width) if found.column is None else [found.column]
-    numeric = [n for n in columns if all(_cell_value(row, n) is not None for row in rows)]
-    numeric.sort(key=lambda n: all(_YEAR.fullmatch(row.cells[n]) for row in rows))
-    return numeric[0] if numeric else None
-
-
-def _cell_value(row: Row, column: int | None) -> Decimal | None:
-    return None if column is None or column >= len(row.cells) else _value(row.cells[column])
-
-
-def _shown(number: Decimal | int) -> str:
-    return f"{round(Decimal(number), 2).normalize():f}"
+def asks_how_many(question: str) -> bool:
+    """Return whether a question asks for a number of things."""
+    return bool(compiled(_MANY, re.IGNORECASE).search(question))

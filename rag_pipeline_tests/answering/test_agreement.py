@@ -4,8 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rag_pipeline.answering.agreement import ranked_sentences, states_asked
+from rag_pipeline.answering.agreement import ranked_sentences
 from rag_pipeline.answering.extractive import extract_answers
+from rag_pipeline.answering.facts import states_asked
 from rag_pipeline.answering.polarity import bounded_as
 from rag_pipeline.answering.reading import multilingual, sentence_vectors
 from rag_pipeline.answering.sentences import Sentence

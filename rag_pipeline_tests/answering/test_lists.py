@@ -1,7 +1,7 @@
 import pytest
 
 from rag_pipeline.answering.extractive import Ranked
-from rag_pipeline.answering.lists import lists_of, summary_spans
+from rag_pipeline.answering.lists import asks_for_steps, lists_of, summary_spans
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.reading import multilingual
 from rag_pipeline.answering.sentences import Sentence
@@ -86,6 +86,12 @@ def test_an_open_question_gets_the_whole_list():
     packed = PACKING.partition("Luggage\n\n")[2].rstrip()
     assert answered("What do I pack?", PACKING).citations[0].text == packed
     assert answered("What does a cabin have?", PACKING).citations[0].text != packed
+
+
+def test_numbered_stages_and_steps_are_no_question_for_steps():
+    for question in ("What does Stage 3 cost?", "Who leads step 2?", "Un stage, c'est quoi ?"):
+        assert not asks_for_steps(question)
+    assert asks_for_steps("What are the stages of a repair?")
 
 
 def test_rows_far_from_the_best_sentence_do_not_answer():

@@ -154,3 +154,25 @@ def test_the_column_names_above_two_rows_are_one_source():
     stock = "| Tin | Number |\n| --- | --- |\n| Pie tin | 9 |\n| Loaf tin | 4 |\n| Lid | 7 |"
     answer = answered("How many tins have we in total, pie and loaf?", stock)
     assert [c.text.split(" |")[0] for c in answer.citations] == ["| Pie tin", "| Loaf tin", "| Tin"]
+
+
+COURSES = """The course on fog costs £9 at Stage 4.
+
+| Course | Full | Concession |
+| --- | --- | --- |
+| Stage 1 Beginners | 275 | 233 |
+| Stage 3 Going Further | 510 | 433 |
+| Night Sailing | 3 | 2 |
+| Concessions are for students who pay at the first Stage. |  |  |
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "row"),
+    [
+        ("What does a student pay for Stage 3?", "| Stage 3 Going Further | 510 | 433 |"),
+        ("How much is night sailing at the first stage?", "| Night Sailing | 3 | 2 |"),
+    ],
+)
+def test_a_row_answers_whose_name_the_question_has(question, row):
+    assert answered(question, COURSES).citations[0].text == row

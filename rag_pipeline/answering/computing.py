@@ -1,0 +1,126 @@
+"""Count, add or compare the cells of the rows that a question asks for."""
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+
+from rag_pipeline.answering.matching import Words
+from rag_pipeline.answering.tables import (
+    MOST_ROWS,
+    YEAR,
+    DocumentOf,
+    Found,
+    Row,
+    above,
+    asks_how_many,
+    operation,
+    tables_of,
+    value_of,
+    with_column,
+    with_tables,
+)
+from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.imports import compiled
+
+_BETWEEN = (
+    r"\b(?:rise|rose|grow|grew|fall|fell|drop\w*|increase\w*|decrease\w*|change[ds]?|more|less|"
+    r"difference|steig\w*|stieg\w*|gestiegen|sink\w*|gesunken|verändert|mehr|weniger|unterschied)\b"
+)
+_WORD = re.compile(r"\w+")
+
+
+def said(question: str, found: Sequence[Found]) -> str:
+    """Return a number computed from the rows, or else the cells asked for, or else "".
+
+    Sums, averages and extremes are computed from the column that the question asks for, or else
+    from the first column that has only numbers. A count is the number of rows.
+    """
+    rows = [(one.table, row) for one in found for row in one.rows]
+    first = found[0]
+    column = _numeric_column(first) if first.column is None else first.column
+    name = first.table.name(column) if column is not None else ""
+    values = [_cell_value(row, column) for _, row in rows]
+    numbers = [value for value in values if value is not None]
+    computed = operation(question)
+    if computed and numbers and len(numbers) == len(rows) > 1:
+        done = {
+            "sum": sum(numbers),
+            "average": sum(numbers, Decimal(0)) / len(numbers),
+            "highest": max(numbers),
+            "lowest": min(numbers),
+        }[computed]
+        which = [row.cells[0] for _, row in rows if _cell_value(row, column) == done]
+        of_row = f" ({', '.join(which)})" if computed in ("highest", "lowest") else ""
+        return f"{name or computed}, {computed} of {len(numbers)} rows: {_shown(done)}{of_row}"
+    if asks_how_many(question) and _counts_rows(found):
+        return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
+    if first.column is None:
+        return ""
+    cells = [row.cells[first.column] for _, row in rows if first.column < len(row.cells)]
+    is_change = len(numbers) == len(cells) == 2 and compiled(_BETWEEN, re.IGNORECASE)
+    if is_change and is_change.search(question) and name:
+        return f"{name}: {' and '.join(cells)}, difference {_shown(abs(numbers[0] - numbers[1]))}"
+    return f"{name}: {'; '.join(cells)}" if name and all(cells) else ""
+
+
+def with_all_rows(
+    question: str, chunks: Sequence[ScoredChunk], document_of: DocumentOf, words: Words
+) -> list[Found]:
+    """Return all rows of the first passages' best table, for a sum, average or extreme.
+
+    Return [] if the question asks for none of these, or if no table has a column with numbers. Also
+    return [] if the question names a single row: "the highest wind for Stage 1" is in that row.
+    """
+    if operation(question) is None:
+        return []
+    tables = [
+        (words.share(words.in_text(above(document, t))), -n, chunk, t)
+        for chunk, document in with_tables(chunks, document_of)
+        for n, t in enumerate(tables_of(document))
+        if t.head is not None
+    ]
+    for share, _, chunk, table in sorted(tables, key=lambda one: one[:2], reverse=True):
+        every = Found(chunk, table, table.rows[:MOST_ROWS], None, share)
+        found = with_column(words, every)
+        if _numeric_column(found) is None:  # the question names the column of names
+            found = every
+        if share and len(table.rows) <= MOST_ROWS and _numeric_column(found) is not None:
+            asked = {*_WORD.findall(question.casefold())}
+            cells = (_WORD.findall(row.cells[0].casefold()) for row in table.rows)
+            named = [cell for cell in cells if cell and asked.issuperset(cell)]
+            return [] if len(named) == 1 else [found]
+    return []
+
+
+def asks_for_extreme(question: str) -> bool:
+    """Return whether a question asks for the highest or lowest number of several rows."""
+    return operation(question) in ("highest", "lowest")
+
+
+def _counts_rows(tables: Sequence[Found]) -> bool:
+    """Return whether "how many" asks for rows, not for a number in a row."""
+    found, rows = tables[0], sum(len(one.rows) for one in tables)
+    if rows == 1 and _numeric_column(found) is not None:
+        return False
+    return not found.column or not all(_cell_value(row, found.column) for row in found.rows)
+
+
+def _numeric_column(found: Found) -> int | None:
+    """Return the first column that has only numbers, or None.
+
+    If a column is asked for, only this one counts. A column of years comes after other columns.
+    """
+    rows = found.rows
+    width = min((len(row.cells) for row in rows), default=0)
+    columns = range(1, width) if found.column is None else [found.column]
+    numeric = [n for n in columns if all(_cell_value(row, n) is not None for row in rows)]
+    numeric.sort(key=lambda n: all(YEAR.fullmatch(row.cells[n]) for row in rows))
+    return numeric[0] if numeric else None
+
+
+def _cell_value(row: Row, column: int | None) -> Decimal | None:
+    return None if column is None or column >= len(row.cells) else value_of(row.cells[column])
+
+
+def _shown(number: Decimal | int) -> str:
+    return f"{round(Decimal(number), 2).normalize():f}"
