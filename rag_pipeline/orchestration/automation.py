@@ -36,7 +36,7 @@ from rag_pipeline.store.lease import at_work
 from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
-SENSOR_SECONDS = 30
+SENSOR_SECONDS = 60
 """Minimum seconds between two ticks of a sensor."""
 
 _NAMED = 5
