@@ -11,10 +11,9 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, RagPipelineError, counted
-from rag_pipeline.orchestration.automation import SENSOR_SECONDS
 from rag_pipeline.orchestration.internals import instance_of
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.observing import LastLook, following
+from rag_pipeline.orchestration.observing import SENSOR_SECONDS, LastLook, following
 from rag_pipeline.orchestration.requests import (
     is_run_of,
     no_documents,

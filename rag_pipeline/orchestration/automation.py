@@ -11,6 +11,7 @@ from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.internals import instance_of
 from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, job_name
 from rag_pipeline.orchestration.observing import (
+    SENSOR_SECONDS,
     LastLook,
     Observer,
     build_observing_sensor,
@@ -35,9 +36,6 @@ from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
-
-SENSOR_SECONDS = 60
-"""Minimum seconds between two ticks of a sensor."""
 
 _NAMED = 5
 

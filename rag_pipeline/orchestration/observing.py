@@ -44,8 +44,8 @@ MOST_SECONDS = 15.0
 """Seconds after which an observation leaves the rest to the next tick. Dagster ends one at 60."""
 LOOK_SECONDS = 300.0
 """Seconds after which sensors look at the store again, which commands may have changed."""
-OBSERVED_SECONDS = 60
-"""Minimum seconds between two observations of the inputs."""
+SENSOR_SECONDS = 60
+"""Minimum seconds between two ticks of a sensor."""
 
 
 def following(workspace: Workspace) -> Callable[[], Workspace]:
@@ -212,7 +212,7 @@ def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.Senso
 
     @dg.sensor(
         name=identifier(config, "observed_inputs"),
-        minimum_interval_seconds=OBSERVED_SECONDS,
+        minimum_interval_seconds=SENSOR_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Observe files and settings, so that the UI shows stale partitions. Compares "
         "names, sizes and times of files; starts no run.",

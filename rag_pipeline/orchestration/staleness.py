@@ -62,8 +62,6 @@ _MADE = dg.DagsterEventType.ASSET_MATERIALIZATION
 _AT_ONCE = 25
 """Maximum number of partitions that are reported between two looks at the clock."""
 
-_ABOUT = "The files, settings, code versions and inputs of each step, such as `chunks.VARIANT`."
-
 
 def input_mapping(config: CorpusConfig, name: str) -> dg.PartitionMapping:
     """Return the mapping from the partitions of the inputs to those of an asset."""
@@ -78,9 +76,9 @@ def build_inputs(
 ) -> dg.AssetsDefinition:
     """Return the inputs of a corpus. "Observe" in the UI calls `observe`, which reports events."""
     partitions = dg.StaticPartitionsDefinition([step.store_name for step in steps(config)])
-    spec = base_spec(
-        config, "inputs", description=_ABOUT, partitions_def=partitions, skippable=True
-    )
+    about = "The files, settings, code versions and inputs of each step, such as `chunks.VARIANT`."
+    settings = {"description": about, "partitions_def": partitions, "skippable": True}
+    spec = base_spec(config, "inputs", **settings)
 
     def look(context: dg.OpExecutionContext) -> Iterator[dg.ObserveResult]:
         observe(context)
