@@ -65,12 +65,14 @@ _PLURAL = (
 )
 """A question for things in the plural."""
 _OPEN = (
-    r"what (?:(?:sort|kind)s? of |else )?(?:do|did|should|must|shall|can|may|is|are|has to|have to|"
-    r"needs? to|belongs?|goes|\w+ (?:has|have|needs?) to)\b|"
+    r"(?:what (?:(?:sort|kind)s? of |else )?(?:do|did|should|must|shall|can|may|is|are|"
+    r"(?:has|have|needs?) to|belongs?|goes|\w+ (?:has|have|needs?) to)\b|"
     r"was (?:muss|müssen|soll|sollen|sollte|darf|dürfen|kann|brauch\w*|ist|sind|gehör\w+|kommt|"
-    r"hat|haben)\b|que\b|qu['’]est-ce qu|qué\b"
+    r"hat|haben)\b|que\b|qu['’]est-ce qu|qué\b)"
 )
 """A question that one thing or several may answer, such as "What should I bring?"."""
+_LATER = r"[,.;:!?–-] (?=\w+ (?:should|must|has|have|needs?|muss|müssen|soll|sollen)\b)"
+"""Stands before such a question in the middle of a sentence."""
 _SUMMARY = (
     r"\bsummar\w+|\boverview\b|\bwhat (?:is|was) (?:said|discussed|decided) about\b|"
     r"\b(?:key|main) points\b|\bhauptpunkte\b|\bwichtigste\w* punkte\b|"
@@ -121,7 +123,7 @@ def asks_for_several(question: str) -> bool:
 
 def asks_openly(question: str) -> bool:
     """Return whether one thing or several may answer a question."""
-    return bool(compiled(_OPEN, re.IGNORECASE).match(question))
+    return bool(compiled(rf"(?:^|{_LATER}){_OPEN}", re.IGNORECASE).search(question))
 
 
 def asks_for_steps(question: str) -> bool:

@@ -231,7 +231,8 @@ def _named(
 ) -> Iterator[tuple[float, Found]]:
     """Yield the rows of each table that have the same words of the question, with their score.
 
-    If rows have a numbered name of the question, such as "Stage 3", the other rows are left out.
+    If rows have a numbered name of the question, such as "Stage 3" or 3 in the column "Stage", the
+    other rows are left out.
     """
     labels = _labels(question)
     for chunk, document in with_tables(chunks, document_of):
@@ -242,7 +243,7 @@ def _named(
             hits = [words.in_text(" ".join(row.cells)) for row in table.rows]
             common = frozenset.intersection(*hits) if len(hits) > 1 else frozenset()
             groups: dict[frozenset[str], list[Row]] = {}
-            texts = [" ".join(row.cells).casefold() for row in table.rows]
+            texts = [" ".join(_with_names(table, row)).casefold() for row in table.rows]
             labelled = [any(label.search(text) for label in labels) for text in texts]
             for row, hit, is_labelled in zip(table.rows, hits, labelled, strict=True):
                 if any(labelled) and not is_labelled:
@@ -316,11 +317,17 @@ def _is_named(question: str, words: Words, table: Table, row: Row) -> bool:
     Any number may be an amount, as the cells of a price list often lack the currency.
     """
     name, *others = row.cells
+    first, *_ = _with_names(table, row)
     cells = (f"{cell} {table.name(n)}" for n, cell in enumerate(others, 1) if cell)
     is_name = len(words_of(name)) > 1 and words.covers(name) == 1
-    is_name = is_name or any(label.search(name.casefold()) for label in _labels(question))
+    is_name = is_name or any(label.search(first.casefold()) for label in _labels(question))
     is_amount = "amount" in kinds_asked(question) and any(map(value_of, others))
     return is_name and (is_amount or states_asked(question, " | ".join(cells)))
+
+
+def _with_names(table: Table, row: Row) -> list[str]:
+    """Return the cells of a row, each after the name of its column."""
+    return [f"{table.name(n)} {cell}" for n, cell in enumerate(row.cells)]
 
 
 def _labels(question: str) -> list[re.Pattern[str]]:

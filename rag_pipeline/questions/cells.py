@@ -229,7 +229,8 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
         return f"how many {shown} are listed for {called}"
     if re.fullmatch(r"q[1-4]|(?:19|20)\d\d", last) and _NUMBER.fullmatch(said):
         return f"what is the {shown} figure for {called}"
-    if re.fullmatch(r"number|no\.?", shown):  # of the row, or a count of its things
+    # A number of the row, or a count of its things, or a heading such as "In stock (kg)".
+    if re.fullmatch(r"number|no\.?|(?:at|by|from|in|on|per|to) .*", shown):
         return _under(heading, called)
     is_noun = last in _OF | _FOR or re.fullmatch(r"\w+ (?:date|time|period|level)", shown)
     shown += " number" if last in ("phone", "telephone") else ""

@@ -135,9 +135,10 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
         words = re.sub(rf",|[’']s\b|\b(?:{COMPANY})\b", "", company["name"]).split()
         if any(word.lower() in _KINDS for word in words):
             continue
-        rare = next((w for w in words if not known.issuperset(w.lower().split("-"))), None)
+        spoken = [word for word in words if word[0].isalpha()]  # not "&"
+        rare = next((w for w in spoken if not known.issuperset(w.lower().split("-"))), None)
         # No part of "South African Bankers Association" is a name.
-        if rare or (len(words) == 2 and company["form"] in _LEGAL_FORMS):
+        if rare or (len(spoken) == 2 and company["form"] in _LEGAL_FORMS):
             yield rare or " ".join(words)
 
 

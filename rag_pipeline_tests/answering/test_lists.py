@@ -85,6 +85,7 @@ The ferry leaves at noon. Cabins have two beds.
 def test_an_open_question_gets_the_whole_list():
     packed = PACKING.partition("Luggage\n\n")[2].rstrip()
     assert answered("What do I pack?", PACKING).citations[0].text == packed
+    assert answered("It is my first trip, what should I pack?", PACKING).citations[0].text == packed
     assert answered("What does a cabin have?", PACKING).citations[0].text != packed
 
 

@@ -167,6 +167,20 @@ COURSES = """The course on fog costs £9 at Stage 4.
 """
 
 
+ROTA = """| Week | Desk | Workshop |
+| --- | --- | --- |
+| 29 | Ada Berg | Rosa Lind |
+| 30 | Rosa Lind | Ada Berg |
+"""
+
+
+def test_a_number_names_the_row_of_its_column():
+    answer = answered("Who is down for the workshop in week 30?", ROTA)
+    assert [c.text for c in answer.citations if "Week" not in c.text] == [
+        "| 30 | Rosa Lind | Ada Berg |"
+    ]
+
+
 @pytest.mark.parametrize(
     ("question", "row"),
     [

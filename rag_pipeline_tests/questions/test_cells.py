@@ -103,6 +103,11 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
             ("what is the power in hp of “Loft”", "9"),
             ("what is the size of “Pontoon”", "small"),
         }),
+        ("stores.md", "text/markdown", BOXES.replace("Power (hp)", "In stock (kg)"), {
+            ("what is listed under “Size” for “Shed”", "large"),
+            ("what is listed under “Size” for “Pontoon”", "small"),
+            ("what is listed under “In stock (kg)” for “Loft”", "9"),
+        }),
         ("prices.md", "text/markdown", HOURLY, {
             ("what is the price in £ per half hour for “Simulator”", "15"),
             ("what is the price in £ per day for “Slip”", "9"),

@@ -41,6 +41,8 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("h.md", "NON-DISCLOSURE AND QA-POL-014", "Quiet.", ["“Non-Disclosure and QA-POL-014”"]),
         ("i.md", "Oars 🚀", "Doors are closed.", ["“Oars”"]),
         ("tmux.org", "#+TITLE: Colours of tmux", "True colour works.", ["“Colours of tmux”"]),
+        ("j.md", "Staff Handbook", "The rules that Pedal & Quay GmbH gives.",
+         ["Pedal & Quay’s staff handbook", "the Pedal & Quay handbook"]),
     ],
 )  # fmt: skip
 def test_what_a_document_is_called(document_id, title, text, names) -> None:
