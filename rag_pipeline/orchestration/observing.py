@@ -121,7 +121,6 @@ class Observer:
         self._loaded = workspace.config
         self._graph: tuple[CorpusConfig, Graph] | None = None
         self._agreed: Agreed = {}
-        self._last: Mapping[Step, str] | None = None
         self._began: tuple[object, ...] | None = None
         self._shown: tuple[object, ...] | None = None
         """The state of store and events at the start of the last pass, if the pass changed none."""
@@ -183,13 +182,12 @@ class Observer:
         if missing := no_documents(workspace.config):
             return missing, None
         stale = stale_steps(workspace)
-        if stale != self._last:  # the steps before `start` show an older state
-            self._last, start = stale, 0
         state = self._state(context, stale)
         if state == self._shown:
             return summary(stale), 0
-        if not start:
-            self._began = state
+        # The steps before `start` may show an older state.
+        if not start or self._began is None or self._began[1] != stale:
+            start, self._began = 0, state
         rest = max(MOST_SECONDS / 4, began + MOST_SECONDS - time.monotonic())
         left = self._reconcile(context, stale, start, rest)
         if not left and self._state(context, stale) == self._began:
