@@ -106,7 +106,7 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
         ("stores.md", "text/markdown", BOXES.replace("Power (hp)", "In stock (kg)"), {
             ("what is listed under “Size” for “Shed”", "large"),
             ("what is listed under “Size” for “Pontoon”", "small"),
-            ("what is listed under “In stock (kg)” for “Loft”", "9"),
+            ("what is listed under “Size” for “Loft”", "tiny"),
         }),
         ("prices.md", "text/markdown", HOURLY, {
             ("what is the price in £ per half hour for “Simulator”", "15"),
