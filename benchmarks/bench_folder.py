@@ -5,8 +5,8 @@
 `--documents` is a folder or a corpus file. `--questions` is a file of JSON lines, each with
 `question`, `kind`, `must_contain` (lists of alternatives) and `must_not_contain`. A question is
 cited right if the quotations of its answer together contain an alternative of each list and nothing
-that they must not contain. White space and case do not count. A question of the kind `unanswerable`
-is right if it is refused. A question may have `turns`, the questions asked before. `--show` prints
+that they must not contain. White space, case and the marks between cells do not count. A question
+of the kind `unanswerable` is right if it is refused. A question may have `turns`, the questions asked before. `--show` prints
 the quotations of wrong answers.
 """
 
@@ -47,7 +47,7 @@ def is_right(asked: dict[str, Any], answer: AssistedAnswer) -> bool:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\s+", " ", text).casefold()
+    return " ".join(re.sub(r"[|;,*\"“”`_#>]+", " ", text).casefold().split())
 
 
 def main() -> None:
