@@ -264,7 +264,8 @@ class Citation:
 class ComparisonRow:
     """The row of one document in a comparison.
 
-    `number` is the number of the row's first citation, or None in an empty row.
+    `document_id` is the compared name if no passage is about this name. `number` is the number of
+    the row's first citation, or None in an empty row.
     """
 
     document_id: str

@@ -1,4 +1,4 @@
-"""Compare what documents say: a table with one row per document or compared name."""
+"""Compare documents in a table with one row per document or compared name."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -54,20 +54,20 @@ Search = Callable[[str], Sequence[ScoredChunk]]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How a comparing question is answered. `form_answers` creates it for each question."""
+    """The settings and tools that answer a comparing question."""
 
     settings: ExtractiveAnswers
     reader: Reader
     calibration: Calibration
     document_of: DocumentOf
     search: Search | None = None
-    """Finds the other side of a comparison that quotes one document only."""
+    """Finds passages for the other side if the answer quotes only one document."""
 
     def answer(self, found: SearchResult, ranked: Ranked) -> Answer:
         """Return a table with one row per compared name, or per document without names.
 
         A row is empty if no sentence fits the query (see `_to_the_point`). If only one row has
-        quotes, the sentence of another document that says about the same follows.
+        quotes, the most similar sentence of another document becomes the second row.
         """
         sides = sides_of(found.query)
         by_name = self._by_name(found, sides, ranked.confidence) if sides else None
@@ -81,7 +81,7 @@ class Comparison:
     def _counterpart(
         self, found: SearchResult, quote: Citation
     ) -> tuple[str, Sequence[Citation]] | None:
-        """Return another document's id with its sentence that is most like a quote, or None.
+        """Return another document's id with its sentence most similar to a quote, or None.
 
         If the passages hold another version of the quote's document, only this version is read.
         """
@@ -129,8 +129,8 @@ class Comparison:
         """Return an answer with one row per compared name, made from its own passages.
 
         A name without passages has an empty row. Return None if both rows are empty or the
-        confidence is too low. `best` is the confidence by all passages. The passages of a name may
-        raise it.
+        confidence is too low. `best` is the confidence from all passages. The passages of a
+        name may raise this confidence.
         """
         surely = self._how(confidence=0.0, contexts=_MAX_CONTEXTS)
         names: list[str] = []
@@ -147,7 +147,7 @@ class Comparison:
             first = [c for c in own if c.document_id == own[0].document_id][:_COMPARED_PASSAGES]
             asked = _side_query(found.query, other)
             one = replace(found, query=asked, search_text=asked, chunks=first)
-            # The names, and words such as "higher", outweigh the words that are compared.
+            # The names, and words such as "higher", would outweigh the compared words.
             unnamed = uncompared(_side_query(asked, side)) or asked
             plainly = replace(one, query=unnamed, search_text=unnamed)
             ranked = rank_sentences(plainly, *surely)
@@ -194,8 +194,8 @@ def _of_versions(
 ) -> list[list[Sentence]]:
     """Return for each version the sentence about the compared thing, or [].
 
-    One version has the best sentence. The other version's sentence is the most similar one. Words
-    of the documents' names are not searched for, because they tell nothing about a sentence.
+    One version has the best sentence. The other version has the sentence most similar to it.
+    The search omits words of the documents' names, because they do not distinguish sentences.
     """
     both = [c for c in found.chunks if c.document_id in versions.values()]
     names = "\n".join(f"{c.title}\n{c.document_id}" for c in both)

@@ -108,7 +108,7 @@ def _counts_rows(tables: Sequence[Found]) -> bool:
 def _numeric_column(found: Found) -> int | None:
     """Return the first column that has only numbers, or None.
 
-    If a column is asked for, only this one counts. A column of years comes after other columns.
+    If the question asks for a column, only this column counts. A column of years is chosen last.
     """
     rows = found.rows
     width = min((len(row.cells) for row in rows), default=0)

@@ -220,7 +220,7 @@ def states_asked(question: str, sentence: str) -> bool:
         return states(sentence, ["date", "duration"])
     if _WHO.search(question):
         return any(word.casefold() not in asked for word in _NAMED.findall(sentence))
-    kinds = [kind for kind in kinds_asked(question) if kind != "cause"]  # texts often imply it
+    kinds = [kind for kind in kinds_asked(question) if kind != "cause"]  # texts often imply a cause
     if kinds or not _HOW_MANY.search(question):
         return states(sentence, kinds)
     others = _NUMERAL.sub(lambda numeral: "" if numeral[0] in asked else numeral[0], sentence)

@@ -70,9 +70,9 @@ _OPEN = (
     r"was (?:muss|müssen|soll|sollen|sollte|darf|dürfen|kann|brauch\w*|ist|sind|gehör\w+|kommt|"
     r"hat|haben)\b|que\b|qu['’]est-ce qu|qué\b)"
 )
-"""A question that one thing or several may answer, such as "What should I bring?"."""
+"""Matches a question with one or several answers, such as "What should I bring?"."""
 _LATER = r"[,.;:!?–-] (?=\w+ (?:should|must|has|have|needs?|muss|müssen|soll|sollen)\b)"
-"""Stands before such a question in the middle of a sentence."""
+"""Matches the punctuation before such a question in the middle of a sentence."""
 _SUMMARY = (
     r"\bsummar\w+|\boverview\b|\bwhat (?:is|was) (?:said|discussed|decided) about\b|"
     r"\b(?:key|main) points\b|\bhauptpunkte\b|\bwichtigste\w* punkte\b|"
@@ -122,7 +122,7 @@ def asks_for_several(question: str) -> bool:
 
 
 def asks_openly(question: str) -> bool:
-    """Return whether one thing or several may answer a question."""
+    """Return whether a question such as "What should I bring?" may have several answers."""
     return bool(compiled(rf"(?:^|{_LATER}){_OPEN}", re.IGNORECASE).search(question))
 
 

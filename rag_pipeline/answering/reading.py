@@ -55,7 +55,7 @@ class Passage:
     signs: Signs
     """Signs of the text's tokens. If they come from the index, the context's tokens follow."""
     cut: Callable[[], "Cut"]
-    """Returns the text's tokens. It is called only if they are needed."""
+    """Returns the text's tokens. The first use of the tokens calls this function."""
     rank: int = 1
     """The chunk's rank, from 1."""
 
@@ -218,7 +218,7 @@ def _read_question(text: str) -> Tokens:
 
 
 class Cut(NamedTuple):
-    """The tokens of a text, and their offsets in the text."""
+    """The token ids of a text, and the offset of each token in the text."""
 
     ids: TokenIds
     starts: npt.NDArray[np.int64]

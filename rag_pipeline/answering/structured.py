@@ -75,9 +75,9 @@ def structured_answer(
     """Return an answer of table rows, a whole list or a summary, or None if sentences fit better.
 
     Rows and lists answer if they have about as many of the question's words as the best sentence.
-    They also hold a sentence whose score is near the best one, except steps, lists of the best
-    sentence's document, cells that are asked for, sums and counts. A row that the question names
-    answers if no prose with its name is the best sentence (see `named_row`).
+    They also hold a sentence whose score is near the best score. Steps, computed numbers, cells of
+    an asked column and lists of the best sentence's document need no such sentence. A row that the
+    question names answers, unless the best sentence is prose with this name (see `named_row`).
     """
     if not ranked.sentences or "cause" in kinds_asked(found.query):
         return None
@@ -209,12 +209,12 @@ def _list_answer(
 def _list_by_meaning(
     question: str, words: Words, ranked: Ranked, documents: Sequence[tuple[ScoredChunk, Document]]
 ) -> tuple[ScoredChunk, Document, Block] | None:
-    """Return the list whose headings and first items mean about what a question asks for, or None.
+    """Return the list whose headings and first items best match a question in meaning, or None.
 
     A question for steps gets a numbered list. Another question gets a list only if it names several
-    things, as in "which measures", or if it is open and asks for no kind of fact. A list needs
-    about the cosine of the best sentence. It also has a word of the question, or is from the
-    document of this sentence.
+    things, as in "which measures", or if it is open and asks for no kind of fact. The cosine
+    of the list is about the best sentence's or higher. The list has a word of the question, or is
+    in the document of the best sentence.
     """
     steps, embed = asks_for_steps(question), multilingual()
     is_open = asks_openly(question) and not kinds_asked(question)

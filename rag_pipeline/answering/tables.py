@@ -209,7 +209,7 @@ def find_rows(
         return []
     (best, first), *others = ranked
     years = YEAR.findall(question)
-    if not years:  # of equal tables the latest holds
+    if not years:  # the latest of equal tables is valid
         same = [f for s, f in ranked if s > best - _EQUAL and f.table.head == first.table.head]
         first = max([first, *same], key=lambda f: max(YEAR.findall(f.table.caption), default=""))
     chosen, known = [first], _all_words(words, first)
@@ -314,7 +314,7 @@ def named_row(
 def _is_named(question: str, words: Words, table: Table, row: Row) -> bool:
     """Return whether a question names a row, and its other cells state a fact of the kind.
 
-    Any number may be an amount, as the cells of a price list often lack the currency.
+    Any number may be an amount, because the cells of a price list often lack the currency.
     """
     name, *others = row.cells
     first, *_ = _with_names(table, row)
@@ -357,7 +357,7 @@ def with_column(words: Words, found: Found) -> Found:
 
 
 def operation(question: str) -> str | None:
-    """Return what a question computes, such as `sum`, or None."""
+    """Return the operation that a question asks for, such as `sum`, or None."""
     names = (n for n, words in _SUMS.items() if compiled(words, re.IGNORECASE).search(question))
     return next(names, None)
 

@@ -82,7 +82,7 @@ _SHARED = 5
 
 
 class Sense(NamedTuple):
-    """A word's group of opposites and its side, and whether its side is a negation."""
+    """The side of a word in a group of opposites. `negates` means that this side is a negation."""
 
     group: int
     side: bool

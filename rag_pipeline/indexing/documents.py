@@ -181,9 +181,10 @@ def _compare_files(
 
 
 def read_again(config: CorpusConfig, changed: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the `changed` documents (id to earlier content hash) of unedited files, by the reason.
+    """Return the changed documents whose files nobody edited, by the reason for reading them again.
 
-    Objects of a bucket count as edited, because they would be downloaded again.
+    `changed` maps document ids to earlier content hashes. Objects in a bucket count as edited,
+    because a comparison would download them.
     """
     given = read_sidecar(config.sidecar_path) if config.sidecar_path and changed else {}
     found: dict[str, list[str]] = {}

@@ -373,13 +373,13 @@ def _sources(
 
 
 def versioned_hash(name: str, digest: str, version: int = 0) -> str:
-    """Return a digest that changes with a file's digest and its parser's version, or `version`."""
+    """Combine a file's digest and a parser version into a hash. Version 0 means the current one."""
     version = version or parser_version(name)
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
 
 
 def parser_version(name: str) -> int:
-    """Return the version of the parser of a file's suffix."""
+    """Return the current version of the parser for a file's suffix."""
     return PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
 
 

@@ -47,7 +47,7 @@ class Survey:
     - `characters`: the estimated number of characters of all other files.
     - `unread`: the number of files in the sample that were not read in time.
     - `scans`: the scanned files in the sample, which have no text.
-    - `copies`: the files with the same bytes as another file, among the first 1,000 of equal sizes.
+    - `copies`: the files with the same bytes as another file. At most 1,000 files are compared.
     """
 
     sizes: Mapping[str, int]

@@ -146,7 +146,7 @@ class RagPipeline(dg.Component):
 
 
 class _Mistaken(RagPipeline):
-    """A corpus file with an error, which the corpus's sensors report."""
+    """The component of a corpus file with an error. Its sensors report the error."""
 
     def __init__(self, file: Path, error: RagPipelineError) -> None:
         self.file, self.error = file, error

@@ -71,9 +71,10 @@ _OPEN: dict[str, dg.DagsterInstance] = {}
 def instance_of(
     context: dg.OpExecutionContext | dg.SensorEvaluationContext,
 ) -> dg.DagsterInstance:
-    """Return the instance of an op or a sensor. Keep a sensor's open for all ticks of the process.
+    """Return the Dagster instance of an op or a sensor.
 
-    Dagster would open it again in each tick, which takes longer than a tick at rest.
+    A sensor's instance stays open in this process. Dagster would open the instance again in each
+    tick, which takes longer than the other work of a tick at rest.
     """
     ref = None if isinstance(context, dg.OpExecutionContext) else context.instance_ref
     if ref is None:

@@ -41,9 +41,9 @@ from rag_pipeline.workspace import Workspace
 
 Context: TypeAlias = "dg.OpExecutionContext | dg.SensorEvaluationContext"
 MOST_SECONDS = 15.0
-"""Seconds after which an observation leaves the rest to the next tick. Dagster ends one at 60."""
+"""Seconds after which an observation leaves the rest to the next tick. Dagster ends ticks at 60."""
 LOOK_SECONDS = 300.0
-"""Seconds after which sensors look at the store again, which commands may have changed."""
+"""Seconds after which sensors look at the store again, because commands may have changed it."""
 SENSOR_SECONDS = 60
 """Minimum seconds between two ticks of a sensor."""
 
@@ -123,7 +123,7 @@ class Observer:
         self._agreed: Agreed = {}
         self._began: tuple[object, ...] | None = None
         self._shown: tuple[object, ...] | None = None
-        """The state of store and events at the start of the last pass, if the pass changed none."""
+        """The latest state of the store and the events that a whole pass left unchanged."""
 
     def graph(self, context: Context) -> Graph:
         """Return the graph of the code location, which has all dependencies that a user adds.
@@ -172,7 +172,8 @@ class Observer:
         """Observe if no run is active, from step number `start` on.
 
         Return the result in words, and the number of the first step that is left after about
-        `MOST_SECONDS`: 0 if none is left, None while a run is active or no document is there.
+        `MOST_SECONDS`. The number is 0 if no step is left. The number is None while a run is
+        active, or if there are no documents.
         """
         workspace, began = self.now(), time.monotonic()
         if other := at_work(workspace.store):
@@ -185,7 +186,7 @@ class Observer:
         state = self._state(context, stale)
         if state == self._shown:
             return summary(stale), 0
-        # The steps before `start` may show an older state.
+        # After a change of the stale steps, the steps before `start` may show an older state.
         if not start or self._began is None or self._began[1] != stale:
             start, self._began = 0, state
         rest = max(MOST_SECONDS / 4, began + MOST_SECONDS - time.monotonic())

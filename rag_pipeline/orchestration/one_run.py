@@ -181,7 +181,7 @@ class Work:
             # A load may have left an observation instead.
             self.observer.observe_after(self._last, self.plan.made - {DOCUMENTS})
             if self.keep_going:
-                # Errors of the store may pass. Other steps would fail again with the same inputs.
+                # Errors of the store may be temporary. Others occur again with the same inputs.
                 lasting = any(e and not is_of_the_store(e) for e in self.failed.values())
                 tag = left_over(workspace, instance, self.failed if lasting else ())
                 instance.add_run_tags(run.run_id, {LEFT_TAG: tag})

@@ -38,7 +38,7 @@ Newest = dict[dg.AssetKey, dg.EventLogRecord | None]
 
 
 class StepState(NamedTuple):
-    """The numbers of the events that Dagster's staleness of a step depends on. 0 means no event."""
+    """The facts that decide Dagster's staleness of a step. Numbers of events are 0 without one."""
 
     stale: str | None
     """The hash of the inputs of a stale step, or None if the step is current."""
@@ -183,7 +183,7 @@ class ShownState:
             doubtful = [step for step in own if agreed.get(step) != states[step]]
             if doubtful and self._reconcile(doubtful, stale, states, statuses):
                 states = self._states(own, stale)
-                statuses = Statuses(self.instance, self.graph)  # its answers may differ now
+                statuses = Statuses(self.instance, self.graph)  # new events count
             agreed.update((step, states[step]) for step in doubtful)
             if time.monotonic() > ends and start < len(every):
                 return start
@@ -211,7 +211,7 @@ class ShownState:
             names: dict[dg.AssetKey, list[str | None]] = {source: [step.store_name]}
             for before in read[step]:
                 names.setdefault(self._key(before), []).append(before.partition)
-            # A step reads no partition of some assets, such as BM25's for a dense retriever.
+            # A dense retriever, for example, reads no partition of the lexical index.
             of_parents = {k: names.get(k, [] if k in wanted else [None]) for k in parents}
             states[step] = StepState(
                 stale.get(step),
@@ -223,9 +223,9 @@ class ShownState:
         return states
 
     def _unmoved(self, own: Sequence[Step], states: Agreed) -> set[Step]:
-        """Return the steps that read the newest events of all their inputs, so they are fresh.
+        """Return the steps that read the newest events of all their inputs with the current code.
 
-        Dagster decides the other steps, but it looks up each event of each step alone.
+        These steps are fresh. Dagster decides about other steps, with a query for each event.
         """
         node = self.graph.get(self._key(own[0]))
         made = {states[step].made: step for step in own if states[step].made}
@@ -246,9 +246,9 @@ class ShownState:
     def _reconcile(
         self, own: Sequence[Step], stale: Mapping[Step, str], states: Agreed, statuses: "Statuses"
     ) -> bool:
-        """Observe and report partitions of one asset. Return whether there was anything to report.
+        """Observe and report partitions of one asset. Return whether an event was written.
 
-        The assets before it must be done.
+        Reconcile upstream assets first.
         """
         written, read, unmoved = False, Newest(), self._unmoved(own, states)
         for step in own:
@@ -270,7 +270,7 @@ class ShownState:
                     read.clear()
                     fresh = Statuses(self.instance, self.graph).is_fresh(key, step.partition)
             now = states[step].in_use
-            # Something other than a run changed it, such as a rollback.
+            # A rollback, for example, changes the result in use without a run.
             moved = now and now.version != version_made(self.workspace, self.instance, step)
             if moved or not (fresh or step in stale):
                 self.instance.report_runless_asset_event(self._unchanged(step, read, made > 0))
@@ -314,7 +314,8 @@ class ShownState:
     def _unchanged(self, step: Step, read: Newest, made: bool) -> dg.AssetMaterialization:
         """Return the last result of a current step, as a materialization without a run.
 
-        If the instance already shows this result, because it is `made`, the counts of work are 0.
+        If the instance already shows this result, the counts of work are 0. `made` means
+        that the instance has a materialization of the step.
         """
         seen = version_made(self.workspace, self.instance, step) if made else None
         found = outcome_now(self.workspace, step) or kept_outcome(self.workspace, step)

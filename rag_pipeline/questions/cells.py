@@ -229,7 +229,7 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
         return f"how many {shown} are listed for {called}"
     if re.fullmatch(r"q[1-4]|(?:19|20)\d\d", last) and _NUMBER.fullmatch(said):
         return f"what is the {shown} figure for {called}"
-    # A number of the row, or a count of its things, or a heading such as "In stock (kg)".
+    # "Number" may number the row or count its things, and "In stock (kg)" is no noun.
     if re.fullmatch(r"number|no\.?|(?:at|by|from|in|on|per|to) .*", shown):
         return _under(heading, called)
     is_noun = last in _OF | _FOR or re.fullmatch(r"\w+ (?:date|time|period|level)", shown)

@@ -83,8 +83,8 @@ def prove(answer: KeptAnswer, place: Workspace | Path) -> Held:
     """Compare an answer's sources with the documents of its release, and return the release.
 
     `place` is the workspace of a corpus, or a bundle. Only sources from its corpus are compared.
-    Raise CheckFailedError, with the reason, for a wrong release, or if a document, chunk or word
-    differs from a source.
+    Raise CheckFailedError if the release is wrong, or if a document, chunk or word differs from a
+    source.
     """
     if answer.answered and not answer.sources:
         raise CheckFailedError("the answer has no sources, so a proof is impossible")

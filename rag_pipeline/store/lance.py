@@ -1,4 +1,4 @@
-"""Write LanceDB's SQL and plain errors, read the files of datasets, and merge their indexes."""
+"""Build SQL for LanceDB, clarify its errors, list the files of datasets, and merge their parts."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -96,7 +96,7 @@ def _is_own(endpoint: str) -> bool:
 
 
 def is_lasting(error: Any) -> bool:
-    """Return whether a retry can't help against a ClientError of boto3."""
+    """Return whether a ClientError of boto3 is permanent, so retries are useless."""
     code = error.response.get("Error", {}).get("Code", "")
     return code in _LASTING or code.endswith("AccessDeniedException")
 

@@ -173,7 +173,7 @@ def verify(
     from rag_pipeline.release.proof import prove, read_answer
 
     if bundle and (corpus or named):
-        raise InputError(f"{bundle} is of one corpus; name a corpus or a bundle, not both")
+        raise InputError(f"{bundle} holds its own corpus; name a corpus or a bundle, not both")
     kept = read_answer(answer)
     held = prove(kept, bundle or open_corpus(corpus, named).workspace)
     proved = [one.number for one in kept.sources if one.corpus == held.corpus]

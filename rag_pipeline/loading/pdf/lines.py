@@ -105,7 +105,7 @@ def join(words: Sequence[Word]) -> str:
 
 
 def _letter_spacing(words: Sequence[Word]) -> float:
-    """Return the median gap between spaced-out letters in font sizes, or 0 for other words."""
+    """Return the median gap of spaced-out letters, relative to the font size, or 0 for words."""
     gaps = [
         (b.x0 - a.x1) / max(b.size, 0.1)
         for a, b in pairwise(words)

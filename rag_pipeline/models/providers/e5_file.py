@@ -21,7 +21,7 @@ _LAYERS = 12
 _INNER = 1536
 _EPSILON = 1e-12
 _LESS_LIKELY = 10.0
-"""Difference of the scores of the rarest piece and of an unknown letter, as in SentencePiece."""
+"""Difference between the scores of the rarest piece and an unknown letter, as in SentencePiece."""
 _BLOCK = 32
 _BLOCK_TYPE = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 _CONTRIB = "com.microsoft"
@@ -60,7 +60,7 @@ class E5File:
 
     @cached_property
     def pieces(self) -> dict[bytes, int]:
-        """Return the id of each piece of words, in UTF-8. The ids need 35 MB of memory."""
+        """Return the id of each word piece (UTF-8 bytes). The dictionary takes 35 MB of memory."""
         at = self._vocabulary
         ends = np.frombuffer(self._raw, np.uint32, self._count + 1, at).tolist()
         at += 8 * self._count + 4
@@ -69,7 +69,7 @@ class E5File:
 
     @cached_property
     def scores(self) -> "array[float]":
-        """Return the logarithm of the probability of each piece, and last of an unknown letter."""
+        """Return the log probability of each piece. The last number is for an unknown letter."""
         at = self._vocabulary + 4 * (self._count + 1)
         scores = np.frombuffer(self._raw, np.float32, self._count, at).astype(np.float64)
         return array("d", np.append(scores, scores.min() - _LESS_LIKELY).tobytes())

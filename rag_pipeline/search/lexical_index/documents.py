@@ -231,7 +231,10 @@ class DocumentIndex:
         return of_rows
 
     def _corrected(self, term: str) -> str | None:
-        """Return the rarest term that differs by one edit, or None if `term` is known or short."""
+        """Return the rarest indexed term that differs by one edit, or None.
+
+        Known, very short and very long terms are not corrected.
+        """
         assert self.engine is not None
         if not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:
             return None

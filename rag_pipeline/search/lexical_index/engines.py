@@ -136,7 +136,7 @@ class Bm25sEngine(_ScoringEngine):
 
         self._index = bm25s.BM25.load(folder, mmap=True, load_vocab=False, show_progress=False)
         self._index.vocab_dict = read_vocabulary(folder / "vocab.index.json")
-        for name in ("data", "indices", "indptr"):  # a part of a `memmap` takes longer to make
+        for name in ("data", "indices", "indptr"):  # slices of a `memmap` are slower
             self._index.scores[name] = np.asarray(self._index.scores[name])
         self._folder, self._settings = folder, settings
 
