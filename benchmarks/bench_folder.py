@@ -6,8 +6,8 @@
 `question`, `kind`, `must_contain` (lists of alternatives) and `must_not_contain`. A question is
 cited right if the quotations of its answer together contain an alternative of each list and nothing
 that they must not contain. White space, case and the marks between cells do not count. A question
-of the kind `unanswerable` is right if it is refused. A question may have `turns`, the questions asked before. `--show` prints
-the quotations of wrong answers.
+of the kind `unanswerable` is right if it is refused. A question may have `turns`, the questions
+asked before. `--show` prints the quotations of wrong answers.
 """
 
 import json

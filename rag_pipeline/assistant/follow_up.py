@@ -23,9 +23,11 @@ _PREPOSITION = (
     "pour à en dans chez para con por"
 ).split()
 _SLOT = (
-    r"\s+(?:(?:the|der|die|das|dem|den|le|la|les|el|los)\s+)?"
-    r"(?:[^\W_a-z][\w.&-]*(?:\s+[^\W_a-z][\w.&-]*)*|\w+)"
+    rf"\s+(?:(?:an?|ein\w*|une?|una)\s+[\w-]+(?:\s+(?!(?:{'|'.join(_PREPOSITION)})\b)[\w-]+)?|"
+    r"(?:(?:the|der|die|das|dem|den|le|la|les|el|los)\s+)?"
+    r"(?:[^\W_a-z][\w.&-]*(?:\s+[^\W_a-z][\w.&-]*)*|\w+))"
 )
+"""After a preposition: a name, one word, or one or two words with an indefinite article."""
 _ARTICLE = re.compile(r"(?:the|der|die|das|dem|den|le|la|les|el|los)\s+")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _POINTING = re.compile(

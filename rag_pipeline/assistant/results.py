@@ -1,5 +1,6 @@
 """Define the assistant's answer with its sources and the trace of its steps."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -108,16 +109,21 @@ def cited(
 def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: DocumentOf) -> str:
     """Return the answer's text with the column's name before each cell of a quoted table row.
 
-    A quote of the column names is left out, and its number follows each row of the table.
+    A quote of the column names is left out, and its number follows each row of the table. If other
+    tables of the document have the same columns, the heading above the table comes first.
     """
     text, of_chunk = answer.text, {passage.chunk_id: passage for passage in passages}
     cited = {(c.document_id, c.start, c.end): c for c in answer.citations}
     quoted = [c for c in cited.values() if c.chunk_id in of_chunk]
     documents = {c.document_id: read(of_chunk[c.chunk_id]) for c in quoted}
-    for name, table in [(n, t) for n, d in documents.items() if d for t in tables_of(d)]:
+    tables = [(n, t) for n, d in documents.items() if d for t in tables_of(d)]
+    heads = Counter((n, t.head.cells) for n, t in tables if t.head)
+    for name, table in tables:
         rows = [(row, c) for row in table.rows if (c := cited.get((name, row.start, row.end)))]
         if table.head is None or not rows:
             continue
+        is_one_of_many = heads[name, table.head.cells] > 1
+        heading = table.caption.splitlines()[-2:-1] if is_one_of_many else []
         of_head, mark = cited.get((name, table.head.start, table.head.end)), ""
         for quote in _quotes(of_head) if of_head else ():
             if f"\n{quote}" in text:
@@ -126,7 +132,7 @@ def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: Doc
             named = zip_longest(table.head.cells, row.cells, fillvalue="")
             cells = [f"{column}: {cell}" if column else cell for column, cell in named if cell]
             for quote in _quotes(citation):
-                told = f"“{' · '.join(cells)}” [{citation.number}]{mark}"
+                told = f"“{' · '.join([*heading, *cells])}” [{citation.number}]{mark}"
                 text = text.replace(quote, told)
     return text
 

@@ -99,7 +99,8 @@ def _choose_best(
         reason = "every evaluated build was rolled back; change the settings and run again"
         raise NotReleasedError(f"{config.corpus}: {reason}")
     back = ", ".join(rolled_back)
-    notes = [f"not chosen, because the build was rolled back: {back}"] if back else []
+    again = "rag rollback serves it again, and rag releases names its release"
+    notes = [f"not chosen, because the build was rolled back: {back} ({again})"] if back else []
     common, complete = comparable(values, config.gate.maximum_missing)
     if not common:
         if any(v is not None for own in values.values() for v in own.values()):

@@ -12,6 +12,11 @@ PORTO = "How many suppliers are in Porto?"
         ([PORTO, "and in Lyon?"], "And in Rome?", "How many suppliers are in Rome?"),
         (["What was the cost in 2023?"], "And 2024?", "What was the cost in 2024?"),
         (["What is the fee of Acme?"], "What about Globex?", "What is the fee of Globex?"),
+        (
+            ["What do we take for a cargo bike in Porto?"],
+            "And for an e-bike?",
+            "What do we take for an e-bike in Porto?",
+        ),
         (["Wie viele sitzen in Porto?"], "Und in Kiel?", "Wie viele sitzen in Kiel?"),
         (["Combien de navires à Porto ?"], "Et à Lyon ?", "Combien de navires à Lyon ?"),
         (["How long does the Acme NDA last?"], "Who signed it?", "Who signed it? (Acme NDA)"),

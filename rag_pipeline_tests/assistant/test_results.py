@@ -28,6 +28,14 @@ def test_a_quoted_row_names_its_columns_once():
     assert with_column_names(head_alone, passages, read) == head_alone.text
 
 
+def test_a_row_names_its_sheet_if_others_have_the_same_columns():
+    table = "| Vehicle | Due |\n|---|---|\n| {} | May |\n"
+    text = f"# Fleet\n\n## Ulm\n\n{table.format('Bus')}\n## Kiel\n\n{table.format('Van')}"
+    row = answered(text, "| Van | May |")
+    told = with_column_names(row, [scored("a", text, 1.0)], lambda _: Document("a", "", text))
+    assert told == "MOT due: 1 May\n“Kiel · Vehicle: Van · Due: May” [1]"
+
+
 def test_a_table_without_column_names_and_an_unread_document_are_quoted_as_they_are():
     text = "| Bus | 1 May |\n"
     single, passages = answered(text, text.strip()), [scored("a", text, 1.0)]
