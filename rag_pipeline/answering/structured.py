@@ -144,7 +144,8 @@ def _structured(
     if every:
         named = max((found.covered for found in rows), default=0.0)
         is_better = every[0].covered > max(named, _LEAST_COVERED, best - _MARGIN)
-        if is_better or (_is_single(rows) and asks_for_extreme(question)):
+        is_single = sum(len(found.rows) for found in rows) <= 1
+        if is_better or (is_single and asks_for_extreme(question)):
             return _table_answer(question, every, ranked, document_of)
     is_known = rows and rows[0].covered * words.held >= _LEAST_COVERED
     is_known = is_known and not is_across(question, rows[0].chunk.text)
@@ -266,10 +267,6 @@ def _list_around(
 def _is_named(rows: Sequence[Found], words: Words) -> bool:
     """Return whether the question names all words of a cell."""
     return any(words.covers(cell) == 1 for one in rows for row in one.rows for cell in row.cells)
-
-
-def _is_single(rows: Sequence[Found]) -> bool:
-    return sum(len(found.rows) for found in rows) <= 1
 
 
 def _least(found: Found, first: ScoredChunk, words: Words, best: float) -> float:
