@@ -90,7 +90,10 @@ class Agreed(NamedTuple):
 
 
 def ranked_sentences(
-    question: str, chunks: Sequence[ScoredChunk], name_weight: float = _NAMES
+    question: str,
+    chunks: Sequence[ScoredChunk],
+    name_weight: float = _NAMES,
+    by_meaning: bool = True,
 ) -> Agreed:
     """Return the sentences of ranked passages, likeliest first.
 
@@ -107,8 +110,9 @@ def ranked_sentences(
     - 1 if it bounds a quantity as the question does. Sentences with the opposite bound are left out
       (see `bounded_as`).
 
-    If the multilingual model is installed, it reads 12 sentences. 9 have the highest scores without
-    the cosine, and the others are the first by rank. Unread sentences get the lowest cosine.
+    With `by_meaning`, the multilingual model reads 12 sentences if it is installed. 9 have the
+    highest scores without the cosine, and the others are the first by rank. Unread sentences get
+    the lowest cosine.
 
     The agreement of a sentence is a weighted sum of
 
@@ -140,7 +144,7 @@ def ranked_sentences(
     scores += _BOUND * np.array([side for _, side in sides if side >= 0])
     scores += _INCOMPLETE * np.array([_is_incomplete(one.text) for one in read])
     agreements = np.zeros(len(read))
-    if (embed := multilingual()) is not None:
+    if by_meaning and (embed := multilingual()) is not None:
         by_score = np.argsort(-scores, kind="stable")[: _COMPARED - _BY_RANK].tolist()
         chosen = list(dict.fromkeys([*by_score, *range(len(read))]))[:_COMPARED]
         vectors = embed([read[n].with_headings for n in chosen])

@@ -20,7 +20,7 @@ from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.intent import sides_of, uncompared
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import about
-from rag_pipeline.answering.reading import Reader
+from rag_pipeline.answering.reading import Reader, multilingual
 from rag_pipeline.answering.sentences import Sentence
 from rag_pipeline.answering.structured import structured_answer
 from rag_pipeline.answering.tables import DocumentOf
@@ -44,6 +44,8 @@ Chosen on comparisons of the sample's documents.
 """
 _LEAST_ALIKE = 1.07
 """Least agreement of a sentence with a quote of the other side. Chosen on three mixed folders."""
+_LEAST_RATIO = 75
+"""Least similarity in letters, from 0 to 100, of such a sentence without the multilingual model."""
 _MAX_CONTEXTS = 50
 _VERSION = re.compile(r"(?i:(?<![^\W_])v(?:er(?:sion)?)?)[ ._-]?(?P<number>\d{1,3})(?!\d)")
 
@@ -89,11 +91,15 @@ class Comparison:
         chunks = self._others(chunks, found.query, quote)
         if not chunks and self.search is not None:
             chunks = self._others(self.search(quote.text)[:COUNTERPARTS], found.query, quote)
-        agreed = ranked_sentences(quote.text, chunks) if chunks else None
+        # Where the packaged model found the passages, the multilingual model is not opened.
+        by_meaning = found.token_weights is None and multilingual() is not None
+        agreed = ranked_sentences(quote.text, chunks, by_meaning=by_meaning) if chunks else None
         if not agreed or not agreed.sentences:
             return None
         first = agreed.sentences[0]
-        is_alike = max(agreed.agreements[0], first.match) >= _LEAST_ALIKE
+        is_alike = agreed.agreements[0] >= _LEAST_ALIKE
+        if not by_meaning:
+            is_alike = fuzz.ratio(first.text, quote.text) >= _LEAST_RATIO
         if not is_alike or not states(first.with_units, kinds_asked(found.query)):
             return None
         return first.chunk.document_id, as_answer(0.0, [first]).citations

@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 
+from rag_pipeline.answering import agreement
 from rag_pipeline.answering.comparisons import _compared
 from rag_pipeline.answering.forms import form_answers
 from rag_pipeline.answering.reading import sentence_vectors
@@ -34,6 +36,7 @@ def test_a_document_that_says_nothing_of_what_is_compared_has_an_empty_cell():
     assert (answer.table[1].text, answer.table[1].number) == ("—", None)
 
 
+@pytest.mark.parametrize("weights", [None, np.ones(40_000, np.float32)], ids=["e5", "minilm"])
 @pytest.mark.parametrize(
     ("other", "text", "rows"),
     [
@@ -42,11 +45,14 @@ def test_a_document_that_says_nothing_of_what_is_compared_has_an_empty_cell():
         ("tea.md", "Tea for visitors costs £2 at the hatch.", ["checklist-2026.md"]),
     ],
 )
-def test_the_other_side_of_a_comparison_is_searched_for_with_the_first(other, text, rows):
+def test_the_other_side_of_a_comparison_is_searched_for_with_the_first(
+    other, text, rows, weights, monkeypatch
+):
     query = "What did the standard engine lay-up cost last year and what is it this year?"
-    found = SearchResult(
-        query=query, chunks=[scored("checklist-2026.md", LAY_UP.format(285))], kind="comparison"
-    )
+    chunks = [scored("checklist-2026.md", LAY_UP.format(285))]
+    found = SearchResult(query=query, chunks=chunks, kind="comparison", token_weights=weights)
+    if weights is not None:  # the multilingual model stays closed
+        monkeypatch.setattr(agreement, "multilingual", None)
     asked = []
 
     def search(sought):
