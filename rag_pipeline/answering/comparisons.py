@@ -29,6 +29,8 @@ from rag_pipeline.config.calibration import Calibration
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, ScoredChunk, SearchResult
 from rag_pipeline.search.standing import are_versions, asks_for, in_force, standings
 
+MAX_CONTEXTS = 50
+"""Maximum number of passages that an answer is made from."""
 COUNTERPARTS = 30
 """Number of passages in which the other side of a comparison is searched for."""
 _COMPARED_DOCUMENTS = 6
@@ -46,7 +48,6 @@ _LEAST_ALIKE = 1.07
 """Least agreement of a sentence with a quote of the other side. Chosen on three mixed folders."""
 _LEAST_RATIO = 75
 """Least similarity in letters, from 0 to 100, of such a sentence without the multilingual model."""
-_MAX_CONTEXTS = 50
 _VERSION = re.compile(r"(?i:(?<![^\W_])v(?:er(?:sion)?)?)[ ._-]?(?P<number>\d{1,3})(?!\d)")
 
 
@@ -138,7 +139,7 @@ class Comparison:
         confidence is too low. `best` is the confidence from all passages. The passages of a
         name may raise this confidence.
         """
-        surely = self._how(confidence=0.0, contexts=_MAX_CONTEXTS)
+        surely = self._how(confidence=0.0, contexts=MAX_CONTEXTS)
         names: list[str] = []
         quotes: list[Sequence[Citation]] = []
         plain: list[Sequence[Sentence]] = []

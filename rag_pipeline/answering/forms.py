@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.amendments import change_of
-from rag_pipeline.answering.comparisons import Comparison, Search, versions_of
+from rag_pipeline.answering.comparisons import MAX_CONTEXTS, Comparison, Search, versions_of
 from rag_pipeline.answering.computing import asks_for_extreme
 from rag_pipeline.answering.extractive import NO_ANSWER, Ranked, as_answer, quoted, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, verdict
@@ -19,7 +19,6 @@ from rag_pipeline.datamodels import Answer, Citation, Kind, ScoredChunk, SearchR
 
 NEUTRAL_QUERIES = ("definitions", "glossary")
 """Further queries for a definition without an answer. Often one section explains all terms."""
-_MAX_CONTEXTS = 50
 _CHANGED_ROWS = 3
 """Number of first rows of an answer that another document may change."""
 _FURTHER = 4
@@ -56,7 +55,7 @@ def most_contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
     if not isinstance(settings, ExtractiveAnswers):
         return first
     if kind == "comparison" and sides_of(query):
-        return max(_MAX_CONTEXTS, first)
+        return max(MAX_CONTEXTS, first)
     if kind in ("comprehensive", "comparison"):
         return first
     return max(settings.contexts * _FURTHER, first)
@@ -89,7 +88,7 @@ def form_answers(
     made = []
     for one in found:
         one = replace(one, chunks=of_named(one.query, one.chunks, document_of))
-        limits = {"contexts": _MAX_CONTEXTS, "sentences": settings.sentences}
+        limits = {"contexts": MAX_CONTEXTS, "sentences": settings.sentences}
         form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
         ranked = rank_sentences(one, form, reader, calibration)
         sides = sides_of(one.query) if one.kind == "comparison" else None

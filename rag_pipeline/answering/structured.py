@@ -27,8 +27,10 @@ from rag_pipeline.answering.tables import (
     MOST_ROWS,
     DocumentOf,
     Found,
+    ScoredRows,
     find_rows,
     named_row,
+    scored_rows,
     tables_of,
     with_tables,
 )
@@ -85,11 +87,12 @@ def structured_answer(
     documents = _documents(chunks, document_of)
     words = Words(subject(question), _texts(chunks, documents))
     is_whole = asks_for_summary(question) or asks_for_steps(question)
-    row = [] if is_whole else named_row(question, words, chunks, document_of)
+    scored = scored_rows(question, words, chunks, document_of)
+    row = [] if is_whole else named_row(question, words, scored)
     first = "" if ranked.sentences[0].is_row else ranked.sentences[0].text
     if row and not words.in_text(row[0].rows[0].cells[0]) <= words.in_text(first):
         return _table_answer(question, row, ranked, document_of)
-    answer = _structured(found, ranked, document_of, words, documents)
+    answer = _structured(found, ranked, document_of, words, documents, scored)
     if answer is None or is_whole:
         return answer
     is_said = not answer.text.startswith("“") and not asks_for_extreme(found.query)
@@ -107,9 +110,8 @@ def _is_near(ranked: Ranked, answer: Answer) -> bool:
     if is_same and not cited.text.startswith("|"):
         return True
     least = ranked.scores[0] - (0.0 if is_same and first.is_row else _NEAR)
-    near = [
-        one for one, score in zip(ranked.sentences, ranked.scores, strict=True) if score >= least
-    ]
+    pairs = zip(ranked.sentences, ranked.scores, strict=True)
+    near = [one for one, score in pairs if score >= least]
     return any(
         one.chunk.document_id == cited.document_id
         and one.start < cited.end
@@ -125,6 +127,7 @@ def _structured(
     document_of: DocumentOf,
     words: Words,
     documents: Sequence[tuple[ScoredChunk, Document]],
+    scored: Sequence[ScoredRows],
 ) -> Answer | None:
     question, chunks = found.query, in_force(found.query, found.chunks)[:_PASSAGES]
     if asks_for_summary(question):
@@ -137,7 +140,7 @@ def _structured(
     if by_meaning and (alike := _list_by_meaning(question, words, ranked, documents)):
         return _list_answer(alike, ranked)
     best = max((word_share(words, one) for one in ranked.first(_QUOTED)), default=0.0)
-    rows = find_rows(question, words, chunks, document_of)
+    rows = find_rows(question, words, scored)
     if asks_for_list(question) and (every := _all_rows(words, chunks, document_of)):
         return _table_answer(question, every, ranked, document_of)
     every = with_all_rows(question, chunks, document_of, words)
@@ -241,8 +244,7 @@ def _list_by_meaning(
         is_same = document.document_id == first.chunk.document_id
         around = is_same and first.start in range(*block.span)
         if cosine >= best - _LESS_ALIKE and (held or is_same):
-            score = cosine + _OF_WORDS * words.share(held) + _AROUND * around
-            likely.append((score, one))
+            likely.append((cosine + _OF_WORDS * words.share(held) + _AROUND * around, one))
     return max(likely, key=itemgetter(0), default=(0.0, None))[1]
 
 
@@ -382,8 +384,7 @@ def _table_answer(
         spans += [(one.chunk, document, (row.start, row.end)) for row in one.rows]
         if one.table.head is not None:
             heads.append((one.chunk, document, (one.table.head.start, one.table.head.end)))
-    words = said(question, rows)
-    return _answer(ranked, [words] if words else [], spans + heads)
+    return _answer(ranked, filter(None, [said(question, rows)]), spans + heads)
 
 
 def _answer(

@@ -107,6 +107,10 @@ class Found:
     covered: float
 
 
+ScoredRows = tuple[float, Found]
+"""Rows of one table that have the same words of a question, with their score."""
+
+
 # --- reading tables ---
 
 
@@ -194,17 +198,15 @@ def value_of(cell: str) -> Decimal | None:
 # --- finding rows ---
 
 
-def find_rows(
-    question: str, words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
-) -> list[Found]:
-    """Return the rows that a question names, best table first, or [].
+def find_rows(question: str, words: Words, scored: Sequence[ScoredRows]) -> list[Found]:
+    """Return the scored rows that a question names, best table first, or [].
 
     Rows that have the same words of the question belong together. For a comparison, rows of other
     tables follow. These tables have the same columns. Their rows have words of the question that
     the rows before them lack. For a count or a sum, equally good rows of such tables of the same
     document follow, too.
     """
-    ranked = sorted(_named(question, words, chunks, document_of), key=lambda pair: -pair[0])
+    ranked = sorted(scored, key=lambda pair: -pair[0])
     if not ranked:
         return []
     (best, first), *others = ranked
@@ -226,15 +228,16 @@ def find_rows(
     return [with_column(words, found) for found in chosen]
 
 
-def _named(
+def scored_rows(
     question: str, words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
-) -> Iterator[tuple[float, Found]]:
-    """Yield the rows of each table that have the same words of the question, with their score.
+) -> list[ScoredRows]:
+    """Return the rows of each table that have the same words of the question, with their score.
 
     If rows have a numbered name of the question, such as "Stage 3" or 3 in the column "Stage", the
     other rows are left out.
     """
     labels = _labels(question)
+    found: list[ScoredRows] = []
     for chunk, document in with_tables(chunks, document_of):
         known = words.in_text(f"{document.title}\n{document.document_id}")
         for table in tables_of(document):
@@ -243,12 +246,10 @@ def _named(
             hits = [words.in_text(" ".join(row.cells)) for row in table.rows]
             common = frozenset.intersection(*hits) if len(hits) > 1 else frozenset()
             groups: dict[frozenset[str], list[Row]] = {}
-            texts = [" ".join(_with_names(table, row)).casefold() for row in table.rows]
-            labelled = [any(label.search(text) for label in labels) for text in texts]
-            for row, hit, is_labelled in zip(table.rows, hits, labelled, strict=True):
-                if any(labelled) and not is_labelled:
-                    continue
-                if hit - common - known and any(row.cells[1:]):  # a note fills one cell
+            labelled = [row for row in table.rows if _has_label(labels, _with_names(table, row))]
+            for row, hit in zip(table.rows, hits, strict=True):
+                is_left = not labelled or row in labelled
+                if is_left and hit - common - known and any(row.cells[1:]):  # a note fills one cell
                     groups.setdefault(hit, []).append(row)
             outdated = compiled(_NO_LONGER, re.IGNORECASE)
             is_asked = bool(words.asked.intersection(YEAR.findall(table.caption)))
@@ -259,7 +260,8 @@ def _named(
                 whole = [max(map(words.covers, row.cells)) for row in rows]
                 rows = [r for r, w in zip(rows, whole, strict=True) if w == 1 or max(whole) < 1]
                 score = (1 if holds else _OUTDATED) * (covered + _WHOLE_CELL * max(whole))
-                yield score, Found(chunk, table, tuple(rows[:MOST_ROWS]), None, covered)
+                found.append((score, Found(chunk, table, tuple(rows[:MOST_ROWS]), None, covered)))
+    return found
 
 
 def above(document: Document, table: Table) -> str:
@@ -291,10 +293,8 @@ def _all_words(words: Words, found: Found) -> frozenset[str]:
     return words.in_text(" ".join([*cells, found.table.caption]))
 
 
-def named_row(
-    question: str, words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf
-) -> list[Found]:
-    """Return the rows that a question names by all words of the first cell, or [].
+def named_row(question: str, words: Words, scored: Sequence[ScoredRows]) -> list[Found]:
+    """Return the scored rows that a question names by all words of the first cell, or [].
 
     The name has at least two words, or the first cell has a numbered name of the question. The
     other cells state a fact of the kind asked for.
@@ -303,7 +303,7 @@ def named_row(
     if operation(question) or not asks_for_fact:
         return []
     likely = []
-    for score, found in _named(question, words, chunks, document_of):
+    for score, found in scored:
         rows = tuple(row for row in found.rows if _is_named(question, words, found.table, row))
         if rows:
             likely.append((score, replace(found, rows=rows)))
@@ -317,10 +317,9 @@ def _is_named(question: str, words: Words, table: Table, row: Row) -> bool:
     Any number may be an amount, because the cells of a price list often lack the currency.
     """
     name, *others = row.cells
-    first, *_ = _with_names(table, row)
     cells = (f"{cell} {table.name(n)}" for n, cell in enumerate(others, 1) if cell)
     is_name = len(words_of(name)) > 1 and words.covers(name) == 1
-    is_name = is_name or any(label.search(first.casefold()) for label in _labels(question))
+    is_name = is_name or _has_label(_labels(question), _with_names(table, row)[:1])
     is_amount = "amount" in kinds_asked(question) and any(map(value_of, others))
     return is_name and (is_amount or states_asked(question, " | ".join(cells)))
 
@@ -330,10 +329,16 @@ def _with_names(table: Table, row: Row) -> list[str]:
     return [f"{table.name(n)} {cell}" for n, cell in enumerate(row.cells)]
 
 
+@lru_cache(maxsize=256)
 def _labels(question: str) -> list[re.Pattern[str]]:
     """Return the patterns of a question's numbered names, such as "Stage 3"."""
     found = _LABEL.findall(question.casefold())
     return [re.compile(rf"\b{re.escape(label)}\b") for label in found]
+
+
+def _has_label(labels: Sequence[re.Pattern[str]], cells: Sequence[str]) -> bool:
+    text = " ".join(cells).casefold()
+    return any(label.search(text) for label in labels)
 
 
 def with_column(words: Words, found: Found) -> Found:
