@@ -105,6 +105,18 @@ def test_rolling_back_serves_the_old_rows_and_skips_the_new_build(tmp_path, buil
     corpus = Corpus.load(built_file)
     assert corpus.roll_back().release_id == "release-000001"
     assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
+    today = corpus.release().created[:10]
+    told = f"rolled back on {today}: answers come from release-000001 of {today}, without"
+    for of in (None, "policy/travel.md"):
+        warned = corpus.ask("How expensive may a hotel be?", document_id=of).warnings
+        assert [one.startswith(told) for one in warned] == [True]
+    german = corpus.ask("Wie teuer darf ein Hotel in der Nacht sein?").warnings
+    assert german[0].startswith(
+        f"zurückgesetzt am {today}: release-000001 vom {today} antwortet, ohne"
+    )
+    assert corpus.roll_back("release-000002").release_id == "release-000002"
+    assert corpus.ask("How expensive may a hotel be?").warnings == ()
+    corpus.roll_back()
 
     # The rolled-back build is not served again; another configuration or a new build may be.
     rolled_back = corpus.releases()[0].run_digest
@@ -112,6 +124,7 @@ def test_rolling_back_serves_the_old_rows_and_skips_the_new_build(tmp_path, buil
     assert corpus.release().run_digest != rolled_back
     told = "not chosen, because the build was rolled back: default (rag rollback serves it again"
     assert any(reason.startswith(told) for reason in corpus.release().reasons)
+    assert corpus.ask("How expensive may a hotel be?").warnings == ()
     edit(tmp_path, 300)
     run_all(built_file)
     corpus.reopen()

@@ -26,6 +26,7 @@ from rag_pipeline.datamodels import (
 )
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.places import Place
+from rag_pipeline.release.manifest import rollback_note
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.staged import documents_of, in_parallel
@@ -83,19 +84,20 @@ def with_releases(chosen: Chosen, work: Callable[[], Made]) -> tuple[Made, tuple
     return work(), after
 
 
-def with_unread(made: AssistedAnswer, chosen: Chosen, question: str) -> AssistedAnswer:
-    """Return an answer with warnings about unreadable files, and for a refusal about excluded ones.
+def with_gaps(made: AssistedAnswer, chosen: Chosen, query: str, of_all: bool) -> AssistedAnswer:
+    """Return an answer with a warning about a rollback, and with `of_all` about unread files.
 
-    The warnings name files, so only callers who may see all documents get them.
+    These are the unreadable files, and for a refusal also the excluded files. The warnings name
+    files, so only callers who may see all documents get them.
     """
-    own = (one for one in chosen if isinstance(one, ReleasedCorpus))
-    open_to_all = (one.corpus for one in own if one.corpus.labels(one.caller) is None)
-    told = (
-        in_language_of(question, sentence)
-        for corpus in open_to_all
-        for sentence in not_searched(corpus.workspace, question, excluded=not made.answered)
-    )
-    return replace(made, warnings=(*made.warnings, *told))
+    told = []
+    for one in (one for one in chosen if isinstance(one, ReleasedCorpus)):
+        workspace = one.corpus.workspace
+        told.append(rollback_note(workspace))
+        if of_all and one.corpus.labels(one.caller) is None:
+            told += not_searched(workspace, query, excluded=not made.answered)
+    said = (in_language_of(query, sentence) for sentence in told if sentence)
+    return replace(made, warnings=(*made.warnings, *said))
 
 
 @dataclass(eq=False, kw_only=True)

@@ -23,8 +23,8 @@ from rag_pipeline.assistant.corpora import (
     CorporaSearcher,
     PassageScorer,
     calibration_of,
+    with_gaps,
     with_releases,
-    with_unread,
 )
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.follow_up import complete
@@ -137,9 +137,9 @@ class Assistant(CorporaSearcher):
         varies = self.model or self.reranker or self.expansions
         keeps = not varies and len(searched) == len(chosen)
         # An answer may be older than the files in quarantine.
-        unread = [] if document_id is not None or where is not None else chosen
+        of_all = document_id is None and where is None
         if keeps and (kept := self.kept.get((asked, searched), progress)):
-            return with_unread(kept, unread, complete(query, turns))
+            return with_gaps(kept, chosen, complete(query, turns), of_all)
         is_whole = True
 
         def answer() -> AssistedAnswer:
@@ -154,7 +154,7 @@ class Assistant(CorporaSearcher):
         made = replace(made, releases=releases)
         if keeps and is_whole and releases == tuple(release for release, _ in searched):
             self.kept.keep((asked, searched), made)
-        return with_unread(made, unread, complete(query, turns))
+        return with_gaps(made, chosen, complete(query, turns), of_all)
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any
 
 from rag_pipeline.answering.forms import verified
@@ -125,9 +125,9 @@ def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: Doc
         is_one_of_many = heads[name, table.head.cells] > 1
         heading = table.caption.splitlines()[-2:-1] if is_one_of_many else []
         of_head, mark = cited.get((name, table.head.start, table.head.end)), ""
-        for quote in _quotes(of_head) if of_head else ():
-            if f"\n{quote}" in text:
-                text, mark = text.replace(f"\n{quote}", ""), quote[quote.rindex(" [") :]
+        for quote, joint in product(_quotes(of_head) if of_head else (), "\n "):
+            if f"{joint}{quote}" in text:
+                text, mark = text.replace(f"{joint}{quote}", ""), quote[quote.rindex(" [") :]
         for row, citation in rows:
             named = zip_longest(table.head.cells, row.cells, fillvalue="")
             cells = [f"{column}: {cell}" if column else cell for column, cell in named if cell]
@@ -138,8 +138,9 @@ def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: Doc
 
 
 def _quotes(citation: Citation) -> Iterator[str]:
-    """Yield the forms of a citation's quote in an answer: with and without line ends."""
-    for words in (citation.text, " ".join(citation.text.split())):
+    """Yield a citation's quote as it stands in an answer, on one line, and in a table's cell."""
+    flat = " ".join(citation.text.split())
+    for words in (citation.text, flat, flat.replace("|", "\\|")):
         yield f"“{words}” [{citation.number}]"
 
 

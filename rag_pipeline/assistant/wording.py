@@ -4,6 +4,7 @@ import re
 
 from rag_pipeline.answering.extractive import NO_ANSWER
 from rag_pipeline.loading.languages import any_language_of, language_of
+from rag_pipeline.release.manifest import ROLLED_BACK
 from rag_pipeline.search.unsearched import EXCLUDED, UNREADABLE
 
 LEFT_OUT = "{0} is left out: {1}; {2} is in force"
@@ -41,6 +42,11 @@ _SENTENCES = {
         "de": "nicht durchsucht, da ausgeschlossen: {0}",
         "es": "no se ha buscado en, por estar excluido: {0}",
         "fr": "non consulté, car exclu : {0}",
+    },
+    ROLLED_BACK: {
+        "de": "zurückgesetzt am {0}: {1} vom {2} antwortet, ohne neuere Dokumente",
+        "es": "restablecido el {0}: responde {1} del {2}, sin documentos más recientes",
+        "fr": "rétabli le {0} : {1} du {2} répond, sans les documents plus récents",
     },
     NEAREST_PASSAGES: {
         "de": "Die nächstliegenden Stellen, die vielleicht nicht antworten:",

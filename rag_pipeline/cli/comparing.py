@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 from rich.markup import escape
@@ -9,6 +10,7 @@ from rich.markup import escape
 from rag_pipeline import release
 from rag_pipeline.cli.console import (
     console,
+    counted,
     cut,
     did_you_mean,
     indented,
@@ -37,6 +39,7 @@ from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_quer
 from rag_pipeline.evaluation.scores import explanation, read_scores
 from rag_pipeline.evaluation.significance import Comparison
 from rag_pipeline.release.gate import kept_scores
+from rag_pipeline.search.excerpt import excerpt
 from rag_pipeline.workspace import Workspace
 
 _SNIPPET = 200
@@ -58,9 +61,9 @@ def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
         rows = {metric: asdict(comparison) for metric, comparison in found.items()}
         print_json({"a": one, "b": other, "synthetic": synthetic, "metrics": rows})
         return
-    _show_differences(first, second, found)
     if synthetic:
         console.print(f"[yellow]{origin(synthetic, len(asked))}[/yellow]")
+    _show_differences(first, second, found)
     (metric,) = measured_metrics([workspace.config.serve_metric], [first.scores, second.scores])
     if changed := _show_changed(workspace, first, second, metric):
         show_next(rag("explain", changed[-1], file=file, corpus=workspace.config.corpus))
@@ -104,10 +107,10 @@ def text_of_query(workspace: Workspace, query_id: str) -> str:
         return known[query_id]
     if why := why_left_out(workspace, query_id):
         raise InputError(f"query {query_id!r} is left out and not measured: {'; '.join(why)}")
-    more = f", … ({len(known)} in all)" if len(known) > 8 else ""
-    there = (", ".join([*known][:8]) or "none") + more
+    some = "".join(f"\n  {i}  {cut(text, 60)}" for i, text in islice(known.items(), _QUERIES))
     near = did_you_mean(query_id, known)
-    raise InputError(f"no query {query_id!r}{near}; there are: {there}")
+    there = f"; there are {counted(len(known), 'query')}" + ", such as" * bool(known)
+    raise InputError(f"no query {query_id!r}{near}{there}{some}")
 
 
 def resolve(workspace: Workspace, name: str) -> Reference:
@@ -175,8 +178,7 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
         f"In percent. AP@k, Answer Presence@k: the share of queries with an answer in the first k. "
         f"{explanation(found)} "
         f"cannot tell: the difference may be chance. Verdicts are adjusted (Holm) for these "
-        f"{len(found)} metrics. Verdicts of the leaderboard are adjusted for all configurations. "
-        f"n{'' if counted else f' = {measured[0]}'}: queries that both measured.{unit}",
+        f"{len(found)} metrics. n{'' if counted else f' = {measured[0]}'}: queries of both.{unit}",
         style="dim",
     )
 
@@ -222,8 +224,8 @@ def _show_diagnosis(found: Diagnosis) -> None:
         say(f"answer: {visible(query.answer)}")
     for gold in found.gold:
         console.print(f"gold: [cyan]{visible(source_of(gold, gold.place))}[/cyan]")
-        shown = "(the document is gone)" if gold.text is None else cut(gold.text, _SNIPPET)
-        say(indented(visible(shown)))
+        text = "(the document is gone)" if gold.text is None else gold.text
+        say(indented(visible(excerpt(text, query.query, _SNIPPET))))
     console.print(f"\n{escape(found.configuration)}: [bold]{found.reason}[/bold]: {found.why}")
     answering = [p for p in found.retrieved[_PASSAGES:] if p.answers][:1]
     judged = found.judgement.contexts if found.judgement else ()
@@ -232,7 +234,7 @@ def _show_diagnosis(found: Diagnosis) -> None:
         mark = "[dim]not judged[/dim]" if passage.answers is None else mark
         source = visible(source_of(passage, passage.place))
         say(f"[bold]{passage.rank}.[/bold] [cyan]{source}[/cyan]  {mark}")
-        say(indented(visible(cut(passage.text, _SNIPPET))))
+        say(indented(visible(excerpt(passage.text, query.query, _SNIPPET))))
         if passage.rank <= len(judged) and (label := judged[passage.rank - 1]).reason:
             told = f"judged {label.level}{', used' * label.used}: {label.reason}"
             say(indented(f"[dim]{visible(told)}[/dim]"))

@@ -19,8 +19,8 @@ _SHARED_WORDS = (
     ("documents_quarantined", "quarantined"),
     ("documents_failed", "failed"),
     ("documents_longer_than_window", "longer than the model's window"),
-    ("calls_made", "sent to models"),
-    ("calls_saved", "cached"),
+    ("calls_made", "new to the model"),
+    ("calls_saved", "known"),
 )
 _NAMED = 5
 """Maximum number of documents that are named for each kind of change, such as added documents."""
@@ -106,8 +106,8 @@ class Live:
     def end(self) -> None:
         """Print the line of the current stage, unless the stage has no finished step."""
         if self._finished and self._stages and not self._verbose:
-            row, number = self._finished[0].step.row, len(self._finished)
-            console.print(_line(f"{row.activity}{f' ({number})' * (number > 1)}", self._finished))
+            ways = f", {len(self._finished)} ways" * (len(self._finished) > 1)
+            console.print(_line(self._finished[0].step.row.activity + ways, self._finished))
         self._finished.clear()
 
     def _begin(self, step: Step) -> None:

@@ -1,5 +1,6 @@
 """Print passages and answers for users. Imports that a search does not need are in functions."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from rag_pipeline.loading.places import Place
 
 _SNIPPET = 300
+_HEAD = re.compile(r"^(?:\|[^|\n]*\|[^|\n]*\|\n)?\|(?: *:?-+:? *\|)+\n", re.M)
+"""Matches the head of a Markdown table with two columns, and the line below any other head."""
+_BAR = re.compile(r"(?<!\\)\|")
 
 
 def show_chunks(
@@ -56,11 +60,7 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
     made = Answer.model_validate(made)
     if not made.answered:
         from rag_pipeline.assistant.wording import CHANCE, NEAREST_PASSAGES, in_language_of
-    for line in made.text.splitlines():
-        shown = visible(readable(line))
-        for sentence in (visible(readable(one)) for one in made.doubted):
-            shown = shown.replace(sentence, f"[red]{sentence}[/red] (not supported)")
-        tell(shown)
+    _show_text(made)
     if not made.answered and made.passages:
         console.print(f"\n{in_language_of(made.query, NEAREST_PASSAGES)}\n")
         nearest = made.passages[:NEAREST]
@@ -73,29 +73,48 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
         say(f"[dim]{told}[/dim]")
     if made.sources:
         console.print()
-    for source in made.sources:
-        mark = "" if source.supports else " [red](does not support the sentence)[/red]"
-        if not source.verified:
-            mark = " [red](not in the document)[/red]"
-        added = ""
-        if origin := source.origin:
-            found = f"found outside: {origin['source']}, {origin['place']}, {origin['time'][:10]}"
-            found += f", for “{origin['query']}”"
-            added = f" [yellow]({visible(found)})[/yellow]"
-        where = source_of(source, placed(source.place))
-        console.print(f"\\[{source.number}] [bold]{visible(where)}[/bold]{mark}{added}")
-        if source.copies:
-            say(f"    [dim]{visible(same_as(source.copies))}[/dim]")
-    for problem in made.problems:
-        tell(f"[red]{visible(problem)}[/red]")
-    for warning in made.warnings:
-        tell(f"[yellow]{visible(warning)}[/yellow]")
+    _show_sources(made.sources)
+    for colour, notes in (("red", made.problems), ("yellow", made.warnings)):
+        for note in notes:
+            tell(f"[{colour}]{visible(note)}[/{colour}]")
     if trace:
         console.print()
         for entry in made.trace:
             detail = ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
             line = f"{entry.name} ({1000 * entry.seconds:.0f} ms) {detail}"
             say(f"[dim]{visible(line)}[/dim]")
+
+
+def _show_text(made: "Answer") -> None:
+    """Print an answer's text. Below the first cell of a table's row, print the other cells."""
+    for line in _HEAD.sub("", made.text).splitlines():
+        cells = [c.strip().replace("\\|", "|") for c in _BAR.split(line)] if line[:1] == "|" else []
+        for number, part in enumerate(cells[1:-1] or [line]):
+            shown = visible(readable(part))
+            for sentence in (visible(readable(one)) for one in made.doubted):
+                shown = shown.replace(sentence, f"[red]{sentence}[/red] (not supported)")
+            tell(indented(shown) if number else f"[bold]{shown}[/bold]" if cells else shown)
+
+
+def _show_sources(sources: "Sequence[Source]") -> None:
+    """Print the sources, with one line for all places of a document."""
+    documents: dict[tuple[str, str], dict[str, str]] = {}
+    for source in sources:
+        told = "" if source.supports else " [red](does not support the sentence)[/red]"
+        if not source.verified:
+            told = " [red](not in the document)[/red]"
+        if origin := source.origin:
+            found = f"found outside: {origin['source']}, {origin['place']}, {origin['time'][:10]}"
+            found += f", for “{origin['query']}”"
+            told += f" [yellow]({visible(found)})[/yellow]"
+        if source.copies:
+            told += f"\n    [dim]{visible(same_as(source.copies))}[/dim]"
+        places = documents.setdefault((visible(source.document_id), told), {})
+        where = visible(source_of(source, placed(source.place)))
+        places[where] = f"{places.get(where, '')}\\[{source.number}] "
+    for (name, told), places in documents.items():
+        first, *more = (f"{numbers}[bold]{where}[/bold]" for where, numbers in places.items())
+        tell(" ".join([first, *(one.replace(name, "", 1) for one in more)]) + told)
 
 
 def placed(record: Mapping[str, Any] | None) -> "Place | None":

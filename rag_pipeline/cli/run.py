@@ -32,7 +32,7 @@ from rag_pipeline.cli.passages import show_answer
 from rag_pipeline.cli.tables import show_leaderboard
 from rag_pipeline.config import CorpusConfig, ExtractiveAnswers, load_config
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard
+from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import QUERIES
 from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
@@ -82,12 +82,15 @@ def run_corpus(
         text = json.dumps(summarize_run(workspace, results, configuration), indent=1) + "\n"
         write_file("--json", json_out, text)
     if not console.quiet:
-        board = Corpus(config).board()
+        board, served = Corpus(config).board(), Corpus(config).release()
         if board.is_measured:
-            console.print()
-            show_leaderboard(replace(board, queries_left_out=0))  # named below
+            tell(f"\n{escape(board.headline(served.configuration))}\n")
+            show_leaderboard(replace(board, queries_left_out=0, synthetic=0))  # told elsewhere
         _show_problems(workspace)
-        _show_release(config, board)
+        name = board.labels().get(served.configuration, served.configuration)
+        console.print(f"\nServing {served.release_id}: {escape(name)}")
+        for reason in (one for one in served.reasons if one.startswith("not chosen")):
+            tell(f"[yellow]{escape(reason)}[/yellow]")
         if is_last:
             _show_next(config, file, search=any(result.ran for result in results))
 
@@ -113,16 +116,11 @@ def _run(workspace: Workspace, configuration: str | None, verbose: bool) -> list
     ran = [r for r in results if r.ran]
     if ran:
         _keep_durations(workspace, ran, time.process_time() - cpu)
-    calls = CallCounts()
-    for result in ran:
-        calls.add(result.calls)
-    told = f"everything is current: {counted(len(results), 'step')} checked, nothing to do"
-    if ran:
-        current = f", {len(results) - len(ran)} were current" if len(ran) < len(results) else ""
-        told = (
-            f"{len(ran)} of {len(results)} steps run{current}; "
-            f"{counted(calls.made, 'text')} sent to models, {calls.saved:,} taken from the cache"
-        )
+    new, known = sum(r.calls.made for r in ran), sum(r.calls.saved for r in ran)
+    told = f"{len(ran)} of {counted(len(results), 'step')} had work; {counted(new, 'text')} new to "
+    told += f"the models, {known:,} known"
+    if not ran:
+        told = f"nothing to do: all {counted(len(results), 'step')} are up to date"
     console.print(f"{told}; {time.perf_counter() - started:.1f} s")
     if costs:
         console.print(costs)
@@ -181,8 +179,12 @@ def summarize_run(
 def _show_problems(workspace: Workspace) -> None:
     tell(f"\n{coverage(workspace)}")
     refused = [f"{refusal.document_id}: {refusal.reason}" for refusal in refusals(workspace)]
-    _warn("in quarantine (not indexed)", list(dict.fromkeys(refused)))
-    _warn("with doubtful text (`rag show` prints it)", text_warnings(workspace))
+    for told, problems in (
+        ("in quarantine (not indexed)", list(dict.fromkeys(refused))),
+        ("with doubtful text (`rag show` prints it)", text_warnings(workspace)),
+    ):
+        if problems:
+            _list(f"{counted(len(problems), 'document')} {told}", problems)
     for line in filter(None, (code_warning(workspace), *window_warnings(workspace))):
         tell(f"[yellow]{escape(line)}[/yellow]")
     same: dict[str, list[str]] = {}
@@ -200,11 +202,6 @@ def _show_problems(workspace: Workspace) -> None:
         say(f"  to drop them: {command(drop)}")
 
 
-def _warn(what: str, problems: Sequence[str]) -> None:
-    if problems:
-        _list(f"{counted(len(problems), 'document')} {what}", problems)
-
-
 def _list(heading: str, problems: Sequence[str]) -> None:
     tell(f"[yellow]{heading}:[/yellow]")
     for problem in problems[:_MOST_PROBLEMS]:
@@ -213,20 +210,11 @@ def _list(heading: str, problems: Sequence[str]) -> None:
         console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
 
 
-def _show_release(config: CorpusConfig, board: Board) -> None:
-    served = Corpus(config).release()
-    name = board.labels().get(served.configuration, served.configuration)
-    console.print(f"\nServing {served.release_id}: {escape(name)}")
-    if headline := board.headline(served.configuration):
-        console.print(escape(headline))
-
-
 def _show_next(config: CorpusConfig, file: Path, search: bool) -> None:
     """Print the next commands. With `search`, first print an example if answers are free."""
     corpus = Corpus(config)
-    answers = config.evaluation.answers
-    is_free = not config.assistant.chat and isinstance(answers, ExtractiveAnswers)
-    if search and is_free:
+    quotes = isinstance(config.evaluation.answers, ExtractiveAnswers)
+    if search and quotes and not config.assistant.chat:
         show_example(corpus, file, corpus.questions())
     measured = config.queries_path is not None
     following = (

@@ -44,6 +44,8 @@ def show_leaderboard(board: Board) -> None:
     if rows and all(row.summary(by).n <= 1 for row in rows):
         say(f"{board.corpus}: one question can't rank configurations; to make more: rag questions")
         return
+    if board.origin:
+        console.print(f"[yellow]{board.origin}[/yellow]")
     against = board.references if _width() >= _WIDE_ENOUGH else {}
     short = {name: board.labels().get(name, name) for name in board.names()}
     roomy = _width() >= (110 if against else _NARROW)
@@ -86,12 +88,10 @@ def show_leaderboard(board: Board) -> None:
         if made := next((name for name in short if short[name] != name), None):
             told = f"“{short[made]}” is short for {made}, its name in commands."
             console.print(escape(told), style="dim")
-        if board.chosen:
-            console.print(board.chosen.sentence, style="dim")
     lost = board.queries_left_out
     queries = "1 query is" if lost == 1 else f"{lost:,} queries are"
     left_out = f"{queries} left out: gold spans are not in the documents" if lost else ""
-    for warning in filter(None, (board.scope, board.origin, left_out)):
+    for warning in filter(None, (board.scope, left_out)):
         console.print(f"[yellow]{warning}[/yellow]")
 
 

@@ -48,11 +48,10 @@ def origin(synthetic: int, queries: int) -> str:
     """Return a sentence with the number of synthetic questions, or "" if there are none."""
     if not synthetic:
         return ""
-    told = f"synthetic questions: {synthetic} of {queries}"
+    told = f"{synthetic} of {queries} questions were made from the documents"
     if 2 * synthetic <= queries:
         return f"{told}; figures mix both kinds"
-    asked = "most were not" if synthetic < queries else "none was"
-    return f"{told}; {asked} asked by a person, whose wordings are harder to find"
+    return f"{told} and use their words; people's questions are harder to answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +178,8 @@ class Board:
     def headline(self, name: str) -> str:
         """Return sentences with a configuration's AnswerPresence@5, or "" if unmeasured.
 
-        A further sentence has the share of expected facts in its answers, if it is measured.
+        The first sentence tells whether questions are synthetic. A further sentence has the share
+        of expected facts in its answers, if it is measured.
         """
         row = next((row for row in self.configurations if row.name == name), None)
         found = row.summary(_PRESENCE) if row else UNMEASURED
@@ -196,12 +196,12 @@ class Board:
             verdict = "sure" if compared.verdict in ("better", "worse") else "not sure"
             verdict = f" ({verdict})" if gain else ""
             more = f", {amount} {self.references['baseline']}{verdict}"
-        made = "made " * (row.synthetic == found.n)
-        share = f"{round(found.mean * found.n)} of {counted(found.n, f'{made}question')}"
-        if 0 < row.synthetic < found.n:
-            share += f", {row.synthetic} of them made"
+        made = f"{origin(row.synthetic, found.n)}. " * bool(row.synthetic)
+        share = f"{round(found.mean * found.n)} of {counted(found.n, 'question')}"
         percent = f"({100 * found.mean:.0f} %{sure})"
-        told = f"{name} finds the answer among the first 5 chunks for {share} {percent}{more}."
+        told = (
+            f"{made}{name} finds the answer among the first 5 chunks for {share} {percent}{more}."
+        )
         facts = row.summary(_FACTS)
         if facts.mean is None:
             told += " This counts found passages, not right answers."
@@ -209,10 +209,7 @@ class Board:
             measured = f"{100 * facts.mean:.0f} % of the expected facts"
             told += f" Its answers state {measured} ({counted(facts.n, 'question')})."
         if 2 * row.synthetic > found.n:
-            told += (
-                " Made questions use the documents' own words and are easier than people's; to "
-                "measure with yours, one a line: rag questions import FILE."
-            )
+            told += " To measure with people's questions, one a line: rag questions import FILE."
         if found.n >= _FEW_QUESTIONS:
             return told
         least = math.ceil(100 * _LEAST_DIFFERING / found.n)

@@ -153,9 +153,9 @@ _ROWS = (
         kind="lancedb",
         about="Decoded files and JSON Lines records. Unusable documents go to quarantine with the "
         "reason.",
-        activity="load files",
+        activity="read files",
         unit="documents",
-        shown_counts=(("rows_written", "loaded"),),
+        shown_counts=(("rows_written", "read"),),
     ),
     Asset(
         name="queries",
@@ -173,7 +173,7 @@ _ROWS = (
         priority=10,
         kind="parquet",
         about="The questions, with their gold spans resolved against the documents.",
-        activity="find the gold spans of the queries",
+        activity="find the answers of the questions in the documents",
     ),
     _table_asset("chunks")(
         reads=("documents",),
@@ -194,7 +194,7 @@ _ROWS = (
         columns=schemas.CONTEXTUALIZED_CHUNKS_SCHEMA,
         unit="chunks",
         about="Chunks with the short context that is indexed before them.",
-        activity="put contexts before chunks",
+        activity="note where each chunk stands",
         methods=partial(_methods, ("contextualizer",)),
         models=partial(_method_models, "contextualizer"),
     ),
@@ -213,7 +213,7 @@ _ROWS = (
         checks=(Check("lexical_index_is_sound", INCREMENTAL_CHECKS["lexical_index"]),),
         kind="bm25",
         about="BM25 over contextualized chunks.",
-        activity="index all chunks for BM25",
+        activity="index the words of all chunks",
         unit="chunks",
         total=lambda workspace, key: workspace.contextualized_chunks(key).count(),
         shown_counts=(("rows_written", "chunks"),),
@@ -225,7 +225,7 @@ _ROWS = (
         columns=schemas.vector_schema(-1, token_vectors=True),
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
-        activity="embed chunks",
+        activity="index the meaning of chunks",
         methods=lambda config, key: [
             f"vectors {VECTORS_VERSION}",
             *_methods(("embedding",), config, key),
@@ -244,10 +244,10 @@ _ROWS = (
         made_from=_run_inputs,
         kind="parquet",
         about="The ranked chunks of every query.",
-        activity="search with every query",
+        activity="search for every question",
         unit="queries",
         total=lambda workspace, key: len(runs.load_queries(workspace)),
-        shown_counts=(("queries", "queries"),),
+        shown_counts=(("queries", "searches"),),
         methods=partial(_methods, ("retriever", "reranker")),
         models=_embedding_models,
     ),
@@ -271,12 +271,12 @@ _ROWS = (
         kind="parquet",
         about="Answer Presence@k and ranking metrics per query, judged by gold spans or relevance "
         "labels.",
-        activity="measure the found passages",
+        activity="count the searches that found the answer",
     ),
     _results_asset(results.ANSWERS)(
         update=updates.answers,
         about="An answer to every query from the first chunks of its run, with citations.",
-        activity="answer every query",
+        activity="answer every question",
         unit="questions",
         total=lambda workspace, key: count_questions(
             workspace, workspace.config.configuration(key)
@@ -284,21 +284,21 @@ _ROWS = (
         shown_counts=(
             ("queries", "answers"),
             ("missing_judgements", "missing"),
-            ("placed_by", "other questions tried, to know when nothing answers"),
+            ("placed_by", "unanswerable ones tried"),
         ),
     ),
     _results_asset(results.ENTITY_SCORES)(
         update=updates.entity_scores,
         about="Precision, recall and F1 of the facts in the answers, per query.",
         activity="compare the answers with the facts",
-        shown_counts=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
+        shown_counts=(("annotated_queries", "answers"), ("missing_judgements", "missing")),
         made_by="answers",
     ),
     _results_asset(results.CONTEXT_SCORES)(
         update=updates.context_scores,
         about="Relevance, use, completeness and ranking of the contexts of each query.",
-        activity="judge the contexts",
-        shown_counts=(("queries", "queries"), ("missing_judgements", "missing")),
+        activity="judge the passages behind the answers",
+        shown_counts=(("queries", "answers"), ("missing_judgements", "missing")),
         made_by="answers",
     ),
     Asset(

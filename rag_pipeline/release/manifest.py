@@ -76,6 +76,7 @@ def read_settings(record: Any, release_id: str) -> ReleaseSettings:
 
 FORMAT = 2
 CURRENT = "releases/current.json"
+ROLLED_BACK = "rolled back on {0}: answers come from {1} of {2}, without newer documents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,16 @@ def current_id(workspace: Workspace) -> str | None:
     """Return the id of the served release, or None if there is none."""
     pointer: dict[str, Any] = workspace.store.read_json(CURRENT) or {}
     return pointer.get("release_id")
+
+
+def rollback_note(workspace: Workspace) -> str:
+    """Return a sentence about the rollback to the served release, or "" if there was none."""
+    with suppress(RagPipelineError):
+        pointer = workspace.store.read_json(CURRENT) or {}
+        if since := pointer.get("rolled_back"):
+            release = load(workspace, pointer["release_id"])
+            return ROLLED_BACK.format(since[:10], release.release_id, release.created[:10])
+    return ""
 
 
 def made(workspace: Workspace) -> int:

@@ -29,6 +29,7 @@ from rag_pipeline.release.manifest import (
     hash_files,
     load,
     manifest_file,
+    names,
     next_id,
     pinned_tables,
 )
@@ -165,7 +166,9 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
         first = f"{serving.release_id} is the first release; there is none before it"
         raise NotReleasedError(f"{corpus}: {first}")
     release = load(workspace, target)
-    if not _move_pointer(workspace, seen, target, [serving.digest], {release.digest}):
+    is_newest = target == names(workspace)[-1]
+    since = None if is_newest else datetime.now(UTC).isoformat(timespec="seconds")
+    if not _move_pointer(workspace, seen, target, [serving.digest], {release.digest}, since):
         reason = "another process changed the served release, so nothing was rolled back"
         raise StoreError(f"{corpus}: {reason}; see `rag releases` and try again")
     if workspace.store.read_json(manifest_file(target)) is None:  # `forget` has just removed it
@@ -233,12 +236,13 @@ def _move_pointer(
     release_id: str,
     hold_back: Sequence[str] = (),
     allow: Collection[str] = (),
+    rolled_back: str | None = None,
 ) -> bool:
     """Serve a release. If the pointer changed since `seen`, change nothing and return False."""
     record, tag = seen
     before = (record or {}).get("held_back", [])
     held_back = [d for d in dict.fromkeys([*before, *hold_back]) if d not in allow]
-    moved = {"release_id": release_id, "held_back": held_back}
+    moved = {"release_id": release_id, "held_back": held_back, "rolled_back": rolled_back}
     return workspace.store.write_json_if(CURRENT, moved, tag)
 
 

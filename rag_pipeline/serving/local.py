@@ -37,11 +37,12 @@ _WORD = re.compile(r"\w+")
 
 
 def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str | None) -> Any:
-    """Return the chunks and places of a search, and sentences about files that were not searched.
+    """Return the chunks and places of a search, and sentences about what was not searched.
 
-    A sentence names files, so only callers who may see all documents get it.
+    A sentence about files names them, so only callers who may see all documents get it.
     """
     from rag_pipeline.config.access import read_caller
+    from rag_pipeline.release.manifest import rollback_note
     from rag_pipeline.search.unsearched import not_searched
 
     caller = read_caller(labels)
@@ -50,6 +51,7 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
     found = [{**chunk.record(), "place": place and place.record()} for chunk, place in pairs]
     sees_all = corpus.labels(caller) is None
     unread = not_searched(corpus.workspace, query, excluded=False) if sees_all else []
+    unread += filter(None, [rollback_note(corpus.workspace)])
     return {"chunks": found, "unread": unread}
 
 

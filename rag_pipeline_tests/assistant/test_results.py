@@ -1,5 +1,7 @@
 """Tests of the form in which the assistant quotes."""
 
+from dataclasses import replace
+
 from rag_pipeline.assistant.results import with_column_names
 from rag_pipeline.datamodels import Answer, Citation, Document
 from rag_pipeline_tests.testing.chunking import scored
@@ -23,6 +25,11 @@ def test_a_quoted_row_names_its_columns_once():
     passages, read = [scored("a", ROWS, 1.0)], lambda _: Document("a", "", ROWS)
     assert with_column_names(rows, passages, read) == (
         "MOT due: 1 May\n“Vehicle: Bus · MOT due: 1 May · x” [1] [3]\n“MOT due: 2 June” [2] [3]"
+    )
+    text = "“\\| Bus \\| 1 May \\| x \\|” [1] “\\| Vehicle \\| MOT due \\| \\|” [3] |"
+    compared = replace(rows, text=f"| a | {text}")
+    assert with_column_names(compared, passages, read) == (
+        "| a | “Vehicle: Bus · MOT due: 1 May · x” [1] [3] |"
     )
     head_alone = answered(ROWS, "| Vehicle | MOT due | |")
     assert with_column_names(head_alone, passages, read) == head_alone.text

@@ -52,7 +52,7 @@ def test_a_comparison_says_how_many_questions_are_synthetic(released: Released) 
     outcome = rag("compare", "default", "plain", "-c", released[0])
     found = json.loads(rag("compare", "default", "plain", "--json", "-c", released[0]).out)
     save_queries(workspace, note["digest"], queries, note["problems"], note["read"])
-    assert f"synthetic questions: 1 of {len(queries)}; figures mix both kinds" in outcome.out
+    assert f"1 of {len(queries)} questions were made from the documents; figures mix" in outcome.out
     assert found["synthetic"] == 1
 
 
@@ -71,7 +71,8 @@ def test_unknown_names_are_answered_with_the_known_ones(released: Released) -> N
     file, _ = released
     known = "no configuration or release 'nope'; known: default, plain, rel"
     assert known in refused("compare", "default", "nope", "-c", file)
-    assert "no query 'q9'; there are: q1, q2, q3, q4" in refused("explain", "q9", "-c", file)
+    told = "no query 'q9'; there are 4 queries, such as\n  q1  How long does confidentiality last"
+    assert told in refused("explain", "q9", "-c", file)
     known = "no configuration 'nope'; there are: default, plain"
     assert known in refused("explain", "q1", "--configuration", "nope", "-c", file)
     assert "-k 15 is not one of: 1 to 10" in refused("explain", "q1", "-k", "15", "-c", file)

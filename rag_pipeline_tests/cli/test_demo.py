@@ -16,5 +16,5 @@ def test_the_demo_of_own_documents(here: Path) -> None:
     answered, _, end = shown.partition("\nNext: ")
     assert "[1]" in answered.rpartition(" ask ")[2], "an answer with its source"
     assert end.startswith("rag ask 'your question'") and "Next" not in end and len(end) < 400
-    assert "everything is current" in said("demo", "--folder", "my rules")
+    assert "nothing to do: all " in said("demo", "--folder", "my rules")
     assert "rag-demo exists and is not a demo of sample" in refused("demo")

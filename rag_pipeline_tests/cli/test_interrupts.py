@@ -36,13 +36,13 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path) -> None:
     assert stopped.returncode == 130
     assert stopped.stderr == "stopped: finished work is kept; the same command continues\n"
     assert "cut documents into chunks" in stopped.stdout
-    assert "embed chunks" not in stopped.stdout
+    assert "index the meaning" not in stopped.stdout
     before = log.read_text().splitlines()
     assert before
 
     again = forked.run(f"PRESS = False\n{child}", "run", file, env=alone)
     assert (again.returncode, again.stderr) == (0, "")
-    assert "6 were current" in again.stdout
+    assert "14 of 20 steps had work" in again.stdout
     sent = log.read_text().splitlines()
     assert len(sent) > len(before)
     assert len(sent) == len(set(sent)), "no text is embedded twice"

@@ -193,7 +193,11 @@ def test_releases_and_rollback(built_file: Path, tmp_path: Path) -> None:
     assert (newest["release_id"], newest["serving"]) == ("release-000002", True)
     assert (first["release_id"], first["serving"]) == ("release-000001", False)
     outcome = rag("rollback", "-c", file)
-    assert outcome.out.startswith("serving release-000001 (")
+    serving, following = outcome.out.splitlines()
+    told = f"serving release-000001 ({first['configuration']}, of {first['created'][:10]}); newer"
+    assert serving.startswith(told)
+    assert following.split("  #")[0].endswith(f"rollback release-000002 {file}")
+    assert "rolled back on " in rag("search", "hotel", "-c", file).out
     listed = rag("releases", "-c", file).out
     created = [one["created"][:19].replace("T", " ") for one in (newest, first)]
     heads = [line.rpartition(", ")[0] for line in listed.splitlines() if "release-" in line]
@@ -202,7 +206,8 @@ def test_releases_and_rollback(built_file: Path, tmp_path: Path) -> None:
         f"* release-000001  {created[1]}  {first['configuration']}",
     ]
     assert f"    {'; '.join(first['reasons'])}" in listed.splitlines()
-    assert rag("rollback", "release-000002", "-c", file).code == 0
+    outcome = rag("rollback", "release-000002", "-c", file)
+    assert outcome.out.startswith("serving release-000002 (") and "newer" not in outcome.out
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])

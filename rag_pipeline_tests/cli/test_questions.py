@@ -45,14 +45,14 @@ def test_from_documents_alone_to_a_leaderboard(documents: Path) -> None:
     assert {span.document_id for row in rows for span in row.gold_spans} <= set(DOCUMENTS)
     ran = rag("run")
     assert ran.code == 0
-    told = f"synthetic questions: {len(rows)} of {len(rows)}; none was asked by a person"
+    told = f"{len(rows)} of {len(rows)} questions were made from the documents and use their words"
     board = json.loads(rag("leaderboard", "--json").out)
     assert (board["queries"], board["synthetic"]) == (len(rows), len(rows))
     assert rag("report", "--output", "report.html").code == 0
     page = Path("report.html").read_text()
     for shown in (ran.out, page):
         assert told in shown
-        assert f"of {len(rows)} made questions (" in shown
+        assert f"of {len(rows)} questions (" in shown
 
 
 def test_questions_of_people_are_not_mixed_with_others_unasked(here: Path) -> None:
@@ -65,8 +65,8 @@ def test_questions_of_people_are_not_mixed_with_others_unasked(here: Path) -> No
     records = read_queries(Path("queries.jsonl"))
     assert [r.synthetic for r in records] == [False] * 4 + [True] * 3
     ran = rag("run")
-    assert "synthetic questions: 3 of 7; figures mix both kinds" in ran.out
-    assert " of 7 questions, 3 of them made (" in ran.out
+    assert "3 of 7 questions were made from the documents; figures mix both kinds" in ran.out
+    assert " of 7 questions (" in ran.out
 
 
 def test_questions_are_reviewed(documents: Path, monkeypatch: pytest.MonkeyPatch) -> None:

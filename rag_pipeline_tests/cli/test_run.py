@@ -66,21 +66,23 @@ def test_the_json_is_what_is_promised(released: Any) -> None:
         assert configuration["metrics"]["AnswerPresence@20"]["mean"] == 1.0
         assert configuration["metrics"]["AnswerPresence@5"]["n"] == 4
     made = sum(c["calls"]["embedding"]["made"] for c in written["configurations"])
-    assert f"{made} texts sent to models" in outcome.out
+    assert f"{made} texts new to the models, " in outcome.out
 
 
 def test_a_run_shows_steps_leaderboard_and_an_answered_question(released: Any) -> None:
     _, outcome = released
     marked = [line for line in outcome.out.splitlines() if line.startswith("✓")]
-    assert marked[0].startswith("✓ load files  4 loaded")
+    assert marked[0].startswith("✓ read files  4 read")
     assert marked[-1].startswith("✓ serve the best  release-000001: ")
     assert len(marked) == len({step.asset for step in steps(load_config(released[0]))})
-    assert any(line.startswith("✓ embed chunks (2)  ") for line in marked), "one line a stage"
-    assert "20 of 20 steps run" in outcome.out
+    assert any(line.startswith("✓ index the meaning of chunks, 2 ways  ") for line in marked), (
+        "one line a stage"
+    )
+    assert "20 of 20 steps had work; " in outcome.out
     assert "tiny: configurations by AnswerPresence@5, in percent" in outcome.out
     # The shortest of the questions that are answered by their first chunk.
-    tail = outcome.out.split("Serving release-000001: ")[1]
-    assert "default finds the answer among the first 5 chunks for 4 of 4 questions (100 %" in tail
+    above, tail = outcome.out.split("Serving release-000001: ")
+    assert "default finds the answer among the first 5 chunks for 4 of 4 questions (100 %" in above
     assert "[1] policy/" in tail or "[1] nda/" in tail, "as `rag ask` answers"
     assert "\n4 documents: 4 indexed\n" in outcome.out
     assert "rag ask 'your question' " in tail
@@ -102,7 +104,7 @@ def test_a_run_with_nothing_to_do_says_so_and_counts_what_was_saved(released: An
     file, _ = released
     out = file.parent / "again.json"
     outcome = rag("run", file, "--json", out)
-    assert "everything is current: 20 steps checked, nothing to do" in outcome.out
+    assert "nothing to do: all 20 steps are up to date; " in outcome.out
     assert "✓" not in outcome.out
     counts = [c["calls"]["embedding"] for c in json.loads(out.read_text())["configurations"]]
     assert [c["made"] for c in counts] == [0, 0]
@@ -150,10 +152,10 @@ def test_without_queries_no_question_is_made_up(
     monkeypatch.setattr("rag_pipeline.cli.live.LOGGED_EVERY", 0)
     planned = said("plan", file)
     assert planned.startswith("The first plan reads all documents; ")
-    assert "  load files: 4 of 4 documents" in planned
+    assert "  read files: 4 of 4 documents" in planned
     assert "reads all documents" not in said("plan", file)
     shown = said("run", file)
-    assert "  embed chunks: " in shown, "a line tells the progress of a long stage"
+    assert "  index the meaning of chunks: " in shown, "a line tells the progress of a long stage"
     assert "[1]" not in shown.split("Serving release-000001")[1]
     assert "configurations by" not in shown, "nothing is measured"
     told = "tiny: nothing is measured without questions; to make some: rag questions\n"

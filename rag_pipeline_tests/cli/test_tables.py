@@ -9,6 +9,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli import console as consoles
 from rag_pipeline.cli.passages import show_answer, show_chunks
 from rag_pipeline.cli.tables import show_leaderboard, show_releases
+from rag_pipeline.client.records import Source
 from rag_pipeline.config import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
@@ -50,22 +51,23 @@ def headline(synthetic: int, facts: Summary | None = None) -> str:
 
 def test_a_headline_tells_made_questions_and_answers() -> None:
     interval = "(75 %, 95 % interval 62 to 88)"
-    easier = "Made questions use the documents' own words"
-    assert f"for 6 of 8 made questions {interval}. This counts found passages" in headline(8)
-    assert f"for 6 of 8 questions, 7 of them made {interval}." in headline(7)
-    assert f"for 6 of 8 questions, 4 of them made {interval}." in headline(4)
-    assert f"for 6 of 8 questions {interval}." in headline(0)
-    assert [easier in headline(n) for n in (8, 7, 4, 0)] == [True, True, False, False]
+    found = f"first finds the answer among the first 5 chunks for 6 of 8 questions {interval}."
+    for synthetic in (8, 7, 4):
+        assert headline(synthetic).startswith(f"{origin(synthetic, 8)}. {found} This counts found")
+    assert headline(0).startswith(f"{found} This counts found passages, not right answers.")
+    asked = "To measure with people's questions, one a line: rag questions import FILE."
+    assert [asked in headline(n) for n in (8, 7, 4, 0)] == [True, True, False, False]
     told = headline(0, summary(0.5, n=3))
     assert ". Its answers state 50 % of the expected facts (3 questions)." in told
     assert "not right answers" not in told
 
 
 def test_most_questions_made_is_a_caveat() -> None:
-    harder = "asked by a person, whose wordings are harder to find"
-    assert origin(8, 8) == f"synthetic questions: 8 of 8; none was {harder}"
-    assert origin(7, 8) == f"synthetic questions: 7 of 8; most were not {harder}"
-    assert origin(4, 8) == "synthetic questions: 4 of 8; figures mix both kinds"
+    harder = "and use their words; people's questions are harder to answer"
+    assert origin(8, 8) == f"8 of 8 questions were made from the documents {harder}"
+    assert origin(7, 8) == f"7 of 8 questions were made from the documents {harder}"
+    assert origin(4, 8) == "4 of 8 questions were made from the documents; figures mix both kinds"
+    assert origin(0, 8) == ""
 
 
 @pytest.fixture
@@ -170,3 +172,46 @@ def test_an_answer_shows_its_confidence_in_words_or_the_nearest_passages(
     said = capsys.readouterr().out
     assert "Confidence that the documents answer it: low (0.01)\n" in said
     assert [f"{n}.md" in said for n in range(5)] == [True, True, True, False, False]
+
+
+def test_an_answer_shows_tables_without_bars_and_each_document_once(
+    width: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    width(80)
+    sources = tuple(
+        Source(
+            number=number, corpus="a", document_id=name, content_hash="", chunk_id="", start=start,
+            end=9, text="", verified=True, supports=supports, origin=None,
+            place={"label": "page 1"} if name == "b.pdf" else None, copies=(),
+        )
+        for number, name, start, supports in (
+            (1, "a.md", 0, True), (2, "b.pdf", 5, True), (3, "b.pdf", 7, True),
+            (4, "a.md", 3, True), (5, "a.md", 0, True), (6, "a.md", 0, False),
+        )
+    )  # fmt: skip
+    made = AssistedAnswer(
+        query="Which?", answered=True, intent=detect("Which?"), documents=(), passages=(),
+        confidence=None, sources=sources, doubted=("No fee.",),
+        text="Two say it:\n| document | what it says |\n| --- | --- |\n"
+        "| a.md | “\\| Tow \\| £90 \\|” [1] |\n| b.pdf | No fee. [2] |\n\n"
+        "| a | b | c |\n|:--|--:|---|\n| x | y | z |",
+    )  # fmt: skip
+    show_answer(made, trace=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "Two say it:",
+        "a.md",
+        "   “Tow · £90” [1]",
+        "b.pdf",
+        "   No fee. (not supported) [2]",
+        "",
+        "a",
+        "   b",
+        "   c",
+        "x",
+        "   y",
+        "   z",
+        "",
+        "[1] [5] a.md[0:9] [4] [3:9]",
+        "[2] [3] b.pdf[page 1]",
+        "[6] a.md[0:9] (does not support the sentence)",
+    ]

@@ -135,3 +135,27 @@ def test_a_quoted_row_has_no_pipes_and_a_phone_scrolls_to_its_source(serving, pa
     assert bottom <= 850, "the mark is on the screen"
     page.evaluate("showAnswer('Meaning: weak\\n“| Yellow | Battery \\\\| cell |  |” [1]', [])")
     assert page.inner_text("#answer").split("\n")[1] == r"“Yellow · Battery \| cell” [1]"
+    rows = [r"| a.md | “\| Tow \| £90 \|” [1] |", "| b.md | No fee. [2] |"]
+    table = "\n".join(["Both:", "| document | what it says |", "| --- | --- |", *rows, "", "So."])
+    page.evaluate("text => showAnswer(text, ['No fee.'])", table)
+    assert page.inner_text("#answer :is(mark)") == "No fee."
+    assert page.locator("#answer :is(th, td)").all_inner_texts() == [
+        *("document", "what it says", "a.md", "“Tow · £90” [1]", "b.md", "No fee. [2]"),
+    ]
+    assert "|" not in page.inner_text("#answer") and "---" not in page.inner_text("#answer")
+    assert accessibility_faults(page) == []
+
+
+def test_a_document_is_named_once_above_its_sources(serving, page):
+    page.goto(serving().url)
+    sources = [("a.md", 1, "row 3"), ("a.md", 2, "row 1"), ("b.md", 3, "page 1")]
+    shown = page.evaluate(
+        """sources => sources.map(([document_id, number, label], n, all) => {
+          const like = { corpus: "tiny", verified: true, supports: true, copies: [] };
+          const above = n ? { ...like, document_id: all[n - 1][0] } : undefined;
+          return sourceButton({ ...like, document_id, number, place: { label } }, "", above);
+        }).map((item) => item.querySelector("b").textContent + "; "
+          + item.querySelector("small").textContent.split("·")[0].trim())""",
+        sources,
+    )
+    assert shown == ["[1] a.md; row 3", "[2] row 1; ", "[3] b.md; page 1"]

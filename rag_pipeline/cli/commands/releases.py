@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, megabytes, print_json, say, show_next
+from rag_pipeline.cli.console import console, megabytes, print_json, say, show_next, tell
 from rag_pipeline.cli.find import find_corpus_file, open_corpus, rag
 from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument, flag, option
 
@@ -51,6 +51,8 @@ def rollback(
 ) -> None:
     """Serve an earlier release again. Later runs do not release the rolled-back build.
 
+    Until the next release, answers say that newer documents are missing.
+
     \b
     Examples:
       rag rollback
@@ -59,8 +61,16 @@ def rollback(
     """
     if release_id and corpus is None and named is None and not release_id.startswith("release-"):
         release_id, corpus = None, release_id  # the only argument is a corpus
-    served = open_corpus(corpus, named).roll_back(release_id)
-    console.print(f"serving {served.release_id} ({served.configuration}, of {served.created})")
+    from rag_pipeline.release.manifest import current_id, rollback_note
+
+    opened = open_corpus(corpus, named)
+    before = current_id(opened.workspace)
+    served = opened.roll_back(release_id)
+    older = "; newer documents are not in it, and answers say so"
+    told = f"({served.configuration}, of {served.created[:10]})"
+    tell(f"serving {served.release_id} {told}{older * bool(rollback_note(opened.workspace))}")
+    undo = rag("rollback", before or "", file=opened.config.file, corpus=opened.name)
+    show_next((undo, "to undo this"))
 
 
 @app.command(short_help="Write a release into one file.")
