@@ -8,12 +8,11 @@ from rag_pipeline.questions.german_forms import GERMAN, PHRASE, german
 
 _ELSEWHERE = re.compile(
     r"\b(?:above|below|following|foregoing|as follows|this|these|those|there|here|(?:do|does|done) "
-    r"(?:so|that|it)|said|thereof|therein|folgende\w*|obige\w*|oben|unten|siehe|dies\w*|dort|hier|"
+    r"(?:so|that|it)|said|thereof|therein|(?:nach)?folgende\w*|obige\w*|oben|unten|siehe|dies\w*|dort|hier|"
     r"dabei|dafür|damit|darin|dazu)\b",
     re.IGNORECASE,
 )
 """A reference to another sentence. An answer that holds such a reference is not complete."""
-_ONLY = re.compile(r"\b(?:only|solely|nur|lediglich|ausschließlich) $")
 _RUNS_ON = re.compile(
     r"[.;] |, (?:and|which|while|whereas|but|where|so|wobei|und|aber)\b|"
     r"\b(?:and|und) (?:is|are|was|were|can|may|will|must|shall|should|has|have|does|ist|sind|wird|"
@@ -38,13 +37,6 @@ _FEWEST_WORDS = 4
 _FULL_NAME = re.compile(r"[A-Z]\w+ [A-Z]")
 _LETTER = re.compile(r"(?<![\w’'.-])[b-hj-z](?![\w’'.-])")
 """A letter that stands alone: a symbol, or the rest of a word."""
-_NOUN_AND_VERB = re.compile(
-    r"the (?:(?:two|three|first|second|last|other|possible) )?([a-z-]+) "
-    r"(?:is|are|was|were|has|have|does|do|can|cannot|\w+s|\w+ed)\b|"
-    r"(?:der|die|das) (?!\w+er(?:in)? )([A-ZÄÖÜ][\wäöüß]+) "
-    r"(?:(?:nicht|nur|kein\w*|schon|noch|mit|in|auf) |"
-    r"[a-zäöüß]+(?:t|n|en) (?:ist|wird|wurde|hat)\b|[a-zäöüß]+$)"
-)
 
 
 def persons_in(text: str) -> set[str]:
@@ -54,12 +46,6 @@ def persons_in(text: str) -> set[str]:
         for first, last in _WHOLE_NAME.findall(line):
             found |= {f"{first} {last}", first}
     return found - _PRONOUNS
-
-
-def _is_about_vague(clause: str, about: str) -> bool:
-    """Return whether a clause begins with "the" and a common noun that `about` lacks."""
-    noun = _NOUN_AND_VERB.match(clause)
-    return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
 
 
 def _is_whole(sentence: str, asked: Asked) -> bool:
@@ -85,12 +71,8 @@ def asked_of(sentence: str, language: str, about: str, persons: Collection[str])
         parts = found.groupdict(default="") if found else {}
         if asked is None or parts.get("person", "") not in ("", *persons):
             continue
-        if only := _ONLY.search(sentence[: asked.answer]):
-            asked = asked._replace(answer=only.start())
         is_said = _is_whole(sentence, asked) and not _LETTER.search(asked.question)
-        is_clear = not is_vague(parts.get("s", ""), about)
-        is_clear = is_clear and not _is_about_vague(parts.get("clause", ""), about)
-        return asked if is_said and is_clear else None
+        return asked if is_said and not is_vague(parts.get("s", ""), about) else None
     return None
 
 

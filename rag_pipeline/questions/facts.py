@@ -1,34 +1,38 @@
 """Find facts by rules in English and German documents. Each fact comes with its sentence.
 
-Facts are quantities, parties, definitions, abbreviations, program options, sections with a heading,
+Facts are quantities, definitions, abbreviations, program options, sections with a heading,
 and sentences of a known form (`forms`). Documents in other languages yield no facts.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 
 from rag_pipeline.answering.quantities.values import Quantity, quantities
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.datamodels import Document, Span
+from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
-from rag_pipeline.loading.text import headings, headings_above, without_links
+from rag_pipeline.loading.text import headings, headings_above
 from rag_pipeline.questions.asking import asked_of, persons_in
 from rag_pipeline.questions.cells import asked_cells
-from rag_pipeline.questions.forms import NO_SUBJECT
+from rag_pipeline.questions.sections import (
+    HEADING,
+    OUTSIDE,
+    asks_for,
+    heading_of,
+    is_about,
+    is_said,
+    plain,
+    sections_of,
+)
 from rag_pipeline.questions.stated import FactKind, StatedFact
 
 _SENTENCE = (20, 500)
 """Minimum and maximum characters of a sentence."""
-_SECTION = 600
-"""Maximum characters of a section that is gold."""
-_HEAD = 2_000
 _SHORT_TEXT = 2_500  # A text of at most this many characters has one referent for each noun.
-_LEAST_KNOWN = 0.7
-"""A dictionary of the language must hold this share of a sentence's words."""
 _NUMBERING = re.compile(
     r"(?:#{1,6}\s+|>\s+|[-*•·]\s+|(?:section|article|clause|§)\s*(?=\d))?"
     r"(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,4}|[a-zA-Z]|[ivxIVX]{1,4})[.)]\s+|\d{1,3}(?:\.\d{1,3})+\s+)?",
@@ -36,38 +40,18 @@ _NUMBERING = re.compile(
 )
 _RUN_IN = re.compile(r"(?:\*{2}|_)?[A-Z][^.!?;:,]{2,50}(?<!\d)[.:](?:\*{2}|_)?\s+(?=[A-Z])")
 """A heading on the same line as its clause: "Term. This Agreement …"."""
-_ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")
-_MARKS = re.compile(r"\*{1,3}|(?<!\w)_|_(?!\w)|`")
-_HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t]+)?(.{3,80})")
+_CODE = re.compile(r"^(?P<fence>```|~~~)(?:.*\n)*?(?P=fence)|^(?:>>>|\.\.|\$) .*", re.MULTILINE)
+"""A block of code between fences, or a line of a session or of reStructuredText markup."""
+_INLINE = re.compile(r"`{1,2}[^`]+`{1,2}_{0,2}|https?://\S+")
 _DEFINED = re.compile(
     r"(?:[Tt]he terms? )?[“\"]([A-Z][A-Za-z-]+(?:\s[A-Z]?[A-Za-z-]+){0,3})[”\"]\s+"
     r"(?:means?|shall mean|refers? to)\b"
 )
-_BETWEEN = re.compile(r"\b(?:between|by and among|entered into by)\s+(.{3,300})")
 COMPANY = (
     "Inc|Pty|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|"
     "Company|Holdings|Partners|Bank|Trust|Foundation|University|Association"
 )
 """Last words of the names of companies and institutions."""
-_MARKUP = re.compile(
-    r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”|"
-    r"\w[‐-] \w|\w\.\.\w|[\u0300-\u036f\u0370-\u03ff\u2190-\u23ff\ufffd]|\b(?:the|to|from|of|and|"
-    r"or|by|your|our|for|with|in|on)[A-Z]|\s[.,;](?:\s|$)"
-)
-"""Characters of tables, code, forms, formulas, addresses and metadata, and broken words."""
-_NO_TOPIC = re.compile(
-    r"[^\w\s,&’'()-]|\d|\bversions?\b|\bnor\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|^(?:für|in|auf|mit|zu|"
-    r"von|bei|nach|add|build|change|check|choose|clean|cool|configure|contribute|create|direct|donate|ensure|get|"
-    r"install|keep|maintain|make|protect|provide|read|report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|write)\b",
-    re.IGNORECASE,
-)
-"""Marks, numbers and imperatives. A heading that holds one of them does not name a topic."""
-_OUTSIDE = re.compile(
-    r"\b(?:above|below|following|as follows|foregoing|see|this (?:image|figure|picture|screenshot)|"
-    r"folgende\w*|obige\w*|oben|unten|siehe)\b",
-    re.IGNORECASE,
-)
-"""References to text outside of a section."""
 _STEP = re.compile(r"(?<=[.;:] )(?:\d{1,2}\.)+\d{0,2} (?=[A-ZÄÖÜ])")
 """The number of a step or clause inside a section."""
 _ITEM = re.compile(r"\s*(?:[-*•◦▪·–—]\s|\(?[a-z]{1,4}[.)]\s)")
@@ -80,14 +64,16 @@ _LIMITED = re.compile(
     r"Dies gilt nicht|Ausgenommen)\b"
 )
 """The start of a sentence that limits the sentence before it."""
-_OPTION = re.compile(
-    r"^(?P<indent>[ \t]*)(?:[-*] )?`?(?P<names>(?:-\w[^\n,]{0,12}, )?(?P<name>--\w[\w-]{2,30})"
-    r"[^\s`,]{0,20})`?(?:\n(?P=indent)[ \t]+|[ \t]{2,}|[ \t]+[-–—][ \t]+|:[ \t]+)"
+_ENTRY = re.compile(
+    r"^(?P<indent>[ \t]*)(?:[-*] )?`{0,2}(?P<names>(?:-\w[^\n,]{0,12}, )?(?P<name>--\w[\w-]{2,30}|"
+    r"[A-Z][A-Z\d]*_[A-Z\d_]+|[A-Z][A-Za-z]{4,}=)[^\s`,]{0,20}(?: [^\s`,]{1,20}){0,2})`{0,2}"
+    r"(?:\n(?P=indent)[ \t]+|[ \t]{2,}|[ \t]+[-–—][ \t]+|:[ \t]+)"
     r"(?P<text>[^\W\d_]\w* [^\n]+(?:\n(?P=indent)[ \t]{2,}[^\s-][^\n]*)*)"
     r"(?=\n[ \t]*\n|\n(?P=indent)[-*`]|\s*\Z)",
     re.MULTILINE,
 )
-"""An entry of a list of options: "-a, --all" and its first paragraph."""
+"""An entry of a list of options, variables or settings: "-a, --all" and its first paragraph."""
+_COMMON = ("--help", "--version")
 _OF_ITSELF = re.compile(
     r"\b([Tt])his (?:[A-Z][\w-]+ ){0,4}((?i:agreement|contract|lease|policy|undertaking))\b"
 )
@@ -100,21 +86,13 @@ _LED = re.compile(
 """Words before a clause that is a sentence by itself: "However, …", "Each party agrees that …"."""
 _SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
 _LINKS = {*"of the and for in to on a an with by der die das des und für von zur zum".split()}
-_NAME = re.compile(rf"(?:[A-Z][\w&’'.-]*,?\s+){{1,6}}(?:{COMPANY})\b\.?")
-EMPTY_HEADINGS = frozenset(
-    "definitions introduction general miscellaneous overview background preamble recitals contents "
-    "summary notes appendix annex schedule abstract conclusion references scope purpose install "
-    "quick start getting started readme options name bezeichnung beschreibung signatures signature "
-    "details about other history changelog changes migrations news features usage "
-    "description table of toc index title between and fixed added changed removed whereas".split()
-)
 READ = ("en", "de")
 """Languages that the rules read."""
 _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
 
 def read_facts(document: Document) -> Iterator[StatedFact]:
-    """Yield the facts of a document: of tables, of options, then of sentences and sections."""
+    """Yield the facts of a document: of tables, of entries, then of sentences and sections."""
     language = language_of(document.text) or "en"
     for cell in asked_cells(document):
         row = document.text[cell.row.start : cell.row.end]
@@ -122,15 +100,19 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
         place = document.document_id, cell.row.start, cell.row.end, row
         yield StatedFact("cell", *place, value, language=cell.language, question=cell.question)
     if language in READ:
-        for fact in (*_options(document, language), *_said(document, language)):
+        for fact in (*_entries(document, language), *_said(document, language)):
             yield replace(fact, language=language)
 
 
 def _said(document: Document, language: str) -> Iterator[StatedFact]:
     """Yield the facts that a document's sentences and sections state."""
-    text = document.text
-    heading, level_start, is_listed, before, base = "", 0, False, "", 0
+    # Code keeps its place as blanks, so that no comment looks like a heading.
+    text = _CODE.sub(lambda code: re.sub(r"\S", " ", code[0]), document.text)
+    heading, is_listed, before = "", False, ""
     spans = sentence_spans(text)
+    indents = [_indent(text, start) for start, end in spans if end - start >= _SENTENCE[0]]
+    # Nearly all lines of a manual page are indented. Text further right belongs to an entry.
+    base = min((i for i in indents if i or 5 * indents.count(0) > len(indents)), default=0)
     words = Counter(re.findall(r"\b[a-zäöüß]+\b", text))
     large = Counter(re.findall(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][a-zäöüß]*\b", text))
     proper = {word.lower() for word, n in large.items() if n > words[word.lower()]}
@@ -139,30 +121,37 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
     def is_small(word: str) -> bool:
         return word in vocabulary and word not in proper
 
+    def shown(title: str) -> str:
+        # A title capitalizes words that the text does not: "Payment Information".
+        is_in_text = all(is_small(w.casefold()) for w in title.split() if not w.islower())
+        return title.lower() if language == "en" and is_in_text else title
+
+    sections = list(sections_of(text, spans))
+    often = Counter([document.title, *(head for head, *_ in sections)])
+    for head, begin, past, is_marked in sections:
+        begin = past - len(text[begin:past].lstrip())
+        begin += len(numbering[0]) if (numbering := _NUMBERING.match(text, begin, past)) else 0
+        topic, body = shown(head), _STEP.sub("", plain(text[begin:past]))
+        prose = plain(_INLINE.sub("code", text[begin:past]))
+        is_alone = often[head] == 1 and asks_for(topic)
+        if is_alone and is_about("" if is_marked else topic, prose, language):
+            section = document.document_id, begin, past, body
+            yield StatedFact("section", *section, (0, len(body)), subject=topic)
     persons = tuple(persons_in(text))
     # Other lines, such as an item of a list or a comment in code, only look like headings.
     is_markdown = next(headings(text), None) is not None
-    for number, (start, end) in enumerate(spans):
+    for start, end in spans:
         raw, last = text[start:end], before
         before = raw
-        title = _heading_of(text, start, raw)
+        title = heading_of(text, start, raw)
         if title is not None:
-            level_start, before = end, ""
-            if language == "en":
-                # A title capitalizes words that the text does not: "Payment Information".
-                in_text = all(is_small(w.casefold()) for w in title.split() if not w.islower())
-                title = title.lower() if in_text else title
-            heading = title
+            before = ""
+            heading = shown(title)
             continue
         is_listed = last.endswith(":") or (is_listed and bool(_ITEM.match(raw)))
-        indent = _indent(text, start)
-        if level_start >= 0:
-            base = indent
         if not _SENTENCE[0] <= end - start <= _SENTENCE[1] or (is_listed and _ITEM.match(raw)):
             continue
-        is_first, level_start = level_start >= 0, -1
-        # Indented text belongs to the entry above it.
-        if indent > base + 2:
+        if _indent(text, start) > base + 2:
             continue
         begin = start + _prefix(raw)
         sentence = _LED.sub(lambda led: led[1].upper(), plain(text[begin:end]))
@@ -172,7 +161,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             continue
         # A fragment of a sentence, or of code, starts in lower case or has no full stop.
         if (
-            not _is_said(sentence, language)
+            not is_said(sentence, language)
             or not re.match(r"[“\"„]?[^\W\d_a-zäöü].*[.!?][)”“\"]?$", sentence)
             or _UNENDED.search(sentence)
             or re.search(r"\w{3}(?<!Inc|Ltd)[.!?] ", sentence)
@@ -191,11 +180,6 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             sentence = _small(sentence, is_small)
         found = document.document_id, begin, end, sentence
         about = f"{heading} {document.title}"
-        is_topic = is_first and _asks_for(heading, language)
-        past = _section_end(spans, number, text) if is_topic else None
-        if past and _is_about(heading, body := _STEP.sub("", plain(text[begin:past])), language):
-            section = document.document_id, begin, past, body
-            yield StatedFact("section", *section, (0, len(body)), about, subject=heading)
         own = _of_sentence(found, about, document, persons, is_acting, language)
         named = _section_at(document, begin) if is_markdown else heading
         yield from (replace(fact, section=named) for fact in own)
@@ -204,7 +188,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
 def _section_at(document: Document, start: int) -> str:
     """Return the Markdown heading above an offset without its number, or "" for the title."""
     above = headings_above(document.text, start)
-    match = _HEADING.fullmatch(above[-1]) if above else None
+    match = HEADING.fullmatch(above[-1]) if above else None
     section = plain(match[2]) if match else ""
     return "" if section.casefold() == document.title.casefold() else section
 
@@ -218,7 +202,7 @@ def _of_sentence(
     language: str,
 ) -> Iterator[StatedFact]:
     """Yield the facts of a sentence. `found` has its document, offsets and text."""
-    _, begin, _, sentence = found
+    sentence = found[3]
     known = f"{about} {document.text}" if len(document.text) <= _SHORT_TEXT else about
     quantities_said = list(_quantities(found, known))
     yield from quantities_said
@@ -232,10 +216,6 @@ def _of_sentence(
         if asked and (asked.end or not quantities_said):
             value = (asked.answer, asked.end or len(sentence))
             yield StatedFact(asked.kind, *found, value, about, question=asked.question)
-    if begin < _HEAD and language == "en" and (between := _BETWEEN.search(sentence)):
-        names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
-        if len(names) >= 2:
-            yield StatedFact("party", *found, between.span(1), about, names=names)
 
 
 def _indent(text: str, at: int) -> int:
@@ -243,15 +223,17 @@ def _indent(text: str, at: int) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _options(document: Document, language: str) -> Iterator[StatedFact]:
-    """Yield the options that the document describes, except those that it lists repeatedly."""
-    every = list(_OPTION.finditer(document.text))
+def _entries(document: Document, language: str) -> Iterator[StatedFact]:
+    """Yield the options and settings that the document describes once, if that is complete."""
+    every = list(_ENTRY.finditer(document.text))
     named = Counter(found["name"] for found in every)
     for found in every:
-        said = plain(found["text"])
-        if named[found["name"]] == 1 and len(said) <= _SENTENCE[1] and _is_said(said, language):
+        name, said = found["name"], plain(found["text"])
+        is_whole = is_said(said, language) and said[-1] != ":" and not OUTSIDE.search(said)
+        if named[name] == 1 and name not in _COMMON and len(said) <= _SENTENCE[1] and is_whole:
             place = document.document_id, found.start("names"), found.end("text"), said
-            yield StatedFact("option", *place, (0, len(said)), subject=found["name"])
+            kind: FactKind = "option" if name[0] == "-" else "section"
+            yield StatedFact(kind, *place, (0, len(said)), subject=name)
 
 
 def _abbreviations(found: tuple[str, int, int, str], about: str) -> Iterator[StatedFact]:
@@ -275,26 +257,6 @@ def _abbreviations(found: tuple[str, int, int, str], about: str) -> Iterator[Sta
             yield StatedFact("abbreviation", *found, value, about, subject=said["short"])
 
 
-def _is_said(sentence: str, language: str) -> bool:
-    """Return whether a text is prose in a language, and not a signature line, figures or code."""
-    if _MARKUP.search(sentence):
-        return False
-    words = re.findall(r"[^\W\d_]{2,}", sentence)
-    listed = dictionary(language)
-    known = sum(word.casefold() in listed for word in words)
-    return (
-        len(words) >= 4
-        and not any(_lacks_ligature(word, listed) for word in words if word not in listed)
-        and sum(map(len, words)) >= len(sentence) / 2
-        and known >= _LEAST_KNOWN * len(words)
-    )
-
-
-def _lacks_ligature(word: str, listed: Set[str]) -> bool:
-    """Return whether a word, such as "rst", lost letters that some fonts draw as one."""
-    return word.islower() and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
-
-
 _BEFORE_NAME = frozenset(
     "Each Every Either Neither Both This These That Those Such Some Many Most Your Their When "
     "Where While From With Without After Before Until During Under Between Upon Into Unless "
@@ -310,24 +272,6 @@ def _small(text: str, is_small: Callable[[str], bool]) -> str:
     is_common = is_common and (not rest[:1].isupper() or len(first) < 4 or first in _BEFORE_NAME)
     is_common = is_common or first in ("The", "A", "An")
     return text[:1].lower() + text[1:] if is_common else text
-
-
-def _is_about(heading: str, body: str, language: str) -> bool:
-    """Return whether a section is complete prose and uses the words of its heading."""
-    said = {word.casefold()[:4] for word in re.findall(r"[^\W\d_]{3,}", body)}
-    asked = [w.casefold()[:4] for w in re.findall(r"[^\W\d_]{4,}", heading)]
-    return (
-        bool(asked)
-        and not _OUTSIDE.search(body)
-        and body.endswith((".", ")"))
-        and _is_said(body, language)
-        and said.issuperset(asked)
-    )
-
-
-def plain(text: str) -> str:
-    """Return a sentence on one line, without Markdown and without brackets that define a term."""
-    return " ".join(_ASIDE.sub("", _MARKS.sub("", without_links(text))).split())
 
 
 def _quantities(found: tuple[str, int, int, str], about: str) -> Iterator[StatedFact]:
@@ -355,39 +299,3 @@ def _prefix(raw: str) -> int:
     at = numbering.end() if numbering else 0
     run_in = _RUN_IN.match(raw, at)
     return run_in.end() if run_in else at
-
-
-def _heading_of(text: str, start: int, raw: str) -> str | None:
-    if "\n" in raw.strip() or raw.rstrip()[-1:] in ".;,:?!":
-        return None
-    # The number before the heading may be another sentence: "## 2. Prices".
-    line = text[text.rfind("\n", 0, start) + 1 : start + len(raw)]
-    match = _HEADING.fullmatch(without_links(line).strip())
-    if match is None:
-        return None
-    words = plain(match[2])
-    is_short = len(words.split()) <= 8 and words[:1].isupper()
-    return words if match[1] or is_short else None
-
-
-def _asks_for(heading: str, language: str) -> bool:
-    words = re.findall(r"[^\W\d_]{2,}", heading.casefold())
-    # A single word, such as "Format", seldom names a topic. A German compound does.
-    is_clear = language == "de" and len(heading) > 9 and heading.isalpha()
-    is_topic = len(words) > 1 or is_clear
-    is_topic = is_topic and len(words) <= 8 and not heading.isupper()
-    is_topic = is_topic and not _NO_TOPIC.search(heading) and not NO_SUBJECT.match(heading)
-    return is_topic and not set(words) <= EMPTY_HEADINGS
-
-
-def _section_end(spans: list[Span], number: int, text: str) -> int | None:
-    """Return the end of the section that begins with a sentence, or None if it is too long."""
-    first, end = spans[number]
-    for start, past in spans[number + 1 :]:
-        if _heading_of(text, start, text[start:past]) is not None:
-            break
-        if past - first > _SECTION:
-            return None
-        if re.search(r"[^\W\d_]{3}", text[start:past]):  # not just the next section's number
-            end = past
-    return end

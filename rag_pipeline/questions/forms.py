@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-FormKind = Literal["definition", "condition", "statement", "rule"]
+FormKind = Literal["definition", "statement", "rule"]
 
 MOST_WORDS = (11, 18)
 """Maximum words of a subject and of the rest of a clause."""
@@ -23,7 +23,7 @@ NO_SUBJECT = re.compile(
     r"bigg|great|fast|slow|heavi)est|worst|given|resulting|"
     r"corresponding|respective|specified|said)|"
     r"if|where|when|while|unless|upon|after|before|on|in|for|during|except|subject|with|without|"
-    r"under|within|between|among|at|as|notwithstanding|following|by|from|until|to|up|because|"
+    r"under|within|between|among|at|as|notwithstanding|following|by|of|from|until|to|up|because|"
     r"since|although|once|whether|though|\w+ing|\w+ly|even|only|further\w*|more\w*|again|instead|otherwise|failure)\b",
     re.IGNORECASE,
 )
@@ -35,26 +35,15 @@ CLAUSE_IN = re.compile(
 )
 POINTING = re.compile(
     r"\b(?:above|below|following|foregoing|aforementioned|aforesaid|herein\w*|hereto|hereunder|"
-    r"hereof|thereof|therein|thereto|thereby|we|us|our|they|them|him|me|my|(?-i:I|it|It)|now|then|here|however|hereby|"
-    r"there|therefore|thus|also|in addition|even|still|instead|already|this|these|those|such|"
-    r"previous|next|see|the same(?! (?:as|time)\b)|e\.g|i\.e|etc)\b",
+    r"hereof|thereof|therein|thereto|thereby|we|us|our|they|them|him|me|my|(?-i:I|it|It)|now|then|"
+    r"here|in question|however|hereby|there|therefore|thus|also|in addition|even|still|instead|"
+    r"already|this|these|those|such|previous|next|see|the same(?! (?:as|time)\b)|e\.g|i\.e|etc)\b",
     re.IGNORECASE,
 )
 """Words that refer to another sentence. A question must not hold them."""
 _UNCLEAN = re.compile(
     r"[:;“”„\"()\[\]«»]|\s[-–—]\s|\b(?:of|to|for|in|on|upon|with|by|from|at|as|and|or|the|an?|"
     "same)$"
-)
-_IF_FINITE = re.compile(
-    r"\b(?:is|are|was|were|has|have|do(?:es)?(?: not)?|can(?:not)?|may|must|will|\w{3,}s|\w{3,}ed|"
-    r"you \w+)\s\w"
-)
-_EVENT = re.compile(
-    r"(?:(?:the|an?|any|all|each|either) [^,]{0,60}?|(?!I )[A-Z][^,]{0,40}? )"
-    r"\b(?:shall|will|is|are|has) \w"
-)
-_WISHES = re.compile(
-    r"(?:you|users?) (?:\w+ )?(?:(?:would )?like|wish|want|need|have (?:any|a|further))\b"
 )
 _ACTS = (
     r"(?!(?:not|be|become|remain|survive|continue|constitute|mean|terminate|expire|apply|inure|"
@@ -144,45 +133,6 @@ def is_vague(subject: str, about: str) -> bool:
     return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
 
 
-def _condition(found: re.Match[str]) -> Asked | None:
-    clause, main = found["clause"], found["main"]
-    if (
-        not is_clause(clause)
-        or len(clause.split()) < 4
-        or not _IF_FINITE.search(clause)
-        or re.match(
-            r"(?:\w+(?:ing|ed)|so|not|only|there|needed|no|(?!the |any |all )[a-z]+ "
-            r"(?:is|was|has)|either (?:are|have)) ",
-            clause,
-        )
-        or POINTING.match(main)
-    ):
-        return None
-    asks = "what happens"
-    if able := re.match(r"you (can|may|must|should) (?!be )", main):
-        asks = f"what {able[1]} you do"
-    elif duty := re.match(
-        rf"(?P<s>[^,]+?) (?P<v>shall|must|may) (?:{_ACTS}|end|terminate) \w", main
-    ):
-        if not _is_agent(duty["s"]):
-            return None
-        asks = f"what {duty['v'].replace('shall', 'must')} {duty['s']} do"
-    elif _WISHES.match(clause) or not _EVENT.match(main):
-        return None
-    return Asked("condition", f"{asks} {found['if']} {clause}", found.start("main"))
-
-
-def _is_agent(subject: str) -> bool:
-    """Return whether a subject is a defined term or a name: "the Tenant", "Each Party", "Acme"."""
-    return is_subject(subject) and bool(re.match(r"(?:(?:the|each|either) )?[A-Z]", subject))
-
-
-def _duty(found: re.Match[str]) -> Asked | None:
-    if not (found["s"] == "you" or _is_agent(found["s"])) or not is_clause(found["when"]):
-        return None
-    return Asked("condition", f"what must {found['s']} do {found['when']}", found.start("o"))
-
-
 def _asks(template: str) -> Callable[[re.Match[str]], Asked | None]:
     def make(found: re.Match[str]) -> Asked | None:
         if not is_subject(found["s"]) or ITSELF.match(found["s"]):
@@ -260,10 +210,6 @@ def _passive(template: str) -> Callable[[re.Match[str]], Asked | None]:
 
 _BE = "is|are|was|were"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
-    (r"(?P<if>if|when|in the event(?: that)?) (?P<clause>[^,]{12,140}), (?:then )?(?P<main>.{15,})",
-     _condition),
-    (rf"(?P<s>.+?) (?:shall|must|(?:is|are) required to) (?P<o>{_ACTS} \w.*?),? (?P<when>(?:if|"
-     r"when|whenever|upon|in the event that|before|prior to) \w+ \w.+)", _duty),
     (r"(?P<s>.+?) (?P<v>is|are|was|were) used (?P<o>(?:to|for) \w.+)",
      _asks("what {v} {s} used for")),
     (r"(?P<s>.+?) (?P<v>contains|includes|specifies|describes|requires|determines|measures|"
@@ -276,8 +222,6 @@ ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
      r"(?: by,? and (?:\w+ ){1,4}in accordance with| by) (?P<o>(?!\w+ing\b)\w.+)",
      _passive("what {v} {s}{be} {rest} by")),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
-    (r"(?P<s>.+?) (?P<v>may|can|shall|must)(?P<be> be) (?P<rest>\w+ed(?: or \w+ed)?)(?: only)? "
-     r"(?P<o>(?<=only )(?:by|in|with|for|upon|on) .+)", _passive("how {v} {s}{be} {rest}")),
     (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|was|were|does|do|did) ?(?:not|"
      r"never) (?P<rest>[a-z][^,;]*?)"
      r"(?:[,;] (?:provided|unless|except|and|but|so)\b.*)?", _barred),

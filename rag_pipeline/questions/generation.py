@@ -16,8 +16,10 @@ from rag_pipeline.datamodels import Document, GoldSpan
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.questions.certification import Certifier
-from rag_pipeline.questions.facts import EMPTY_HEADINGS, READ, read_facts
+from rag_pipeline.questions.facts import READ, read_facts
+from rag_pipeline.questions.forms import NO_SUBJECT
 from rag_pipeline.questions.naming import names_of
+from rag_pipeline.questions.sections import EMPTY_HEADINGS
 from rag_pipeline.questions.stated import KINDS, FactKind, StatedFact
 from rag_pipeline.questions.two_documents import questions_of_two
 from rag_pipeline.questions.unanswerable import unanswerable_questions
@@ -30,7 +32,6 @@ _ENTITY: dict[FactKind, str] = {
     "date": "TIME",
     "amount": "MONEY",
     "percentage": "PERCENTAGE",
-    "party": "ORGANIZATION",
 }
 _SEED = 15
 _TRIED = 3
@@ -42,7 +43,7 @@ _MOST_TRIED = 6
 """Maximum number of facts tried per wanted question."""
 _LISTED: tuple[FactKind, ...] = ("option", "abbreviation", "section")
 """Kinds of facts that some documents list by the hundred, and whose questions are alike."""
-_FEW = 20
+_FEW = 50
 """`_LISTED` kinds fill up to this many questions, or at most a third of more questions."""
 _ASKED_ALIKE = 3
 """Maximum number of documents about which the same question is asked."""
@@ -185,7 +186,7 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     problem = "no wording"
     is_known = fact.quantity or fact.kind == "cell"
-    answer = ", ".join(fact.names) or (fact.answer if is_known else None)
+    answer = fact.answer if is_known else None
     for question in islice(questions_of(fact, random), _TRIED):
         tried = [question] if fact.kind == "abbreviation" or certifier.is_alone else []
         held = [
@@ -193,7 +194,7 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
             for name in names
             if name.removeprefix("the file ").strip("“”").casefold() in question.casefold()
         ]
-        if held and fact.kind != "cell":
+        if held and fact.kind not in ("cell", "section"):
             tried = [question]
         elif names:
             name = f"{_section_of(question, fact)}{random.choice(names)}"
@@ -215,10 +216,11 @@ def _section_of(question: str, fact: StatedFact) -> str:
     words = re.findall(r"[^\W\d_]{4,}", question.casefold())
     heading = re.findall(r"[^\W\d_]{4,}", fact.section.casefold())
     is_topic = heading and EMPTY_HEADINGS.isdisjoint(heading) and _TOPIC.fullmatch(fact.section)
+    is_odd = NO_SUBJECT.match(fact.section)
     is_asked = {word[:4] for word in words} & {word[:4] for word in heading}
-    is_sentence = fact.quantity or fact.kind in ("rule", "statement", "condition")
+    is_sentence = fact.quantity or fact.kind in ("rule", "statement")
     is_short = len({*words} - _QUESTION_WORDS) <= _SHORT
-    if not is_topic or not is_sentence or is_asked or not is_short:
+    if is_odd or not is_topic or not is_sentence or is_asked or not is_short:
         return ""
     return f"“{fact.section[:1].upper()}{fact.section[1:]}” of "
 
@@ -246,12 +248,11 @@ def _spread(facts: list[StatedFact]) -> list[StatedFact]:
 
 
 def _row(fact: StatedFact, query: str) -> QuestionRow:
-    answer = ", ".join(fact.names) or fact.answer
     seed = f"{fact.document_id}#{fact.start}:{query}"
-    row = made_row(seed, query, [fact.gold], answer, [fact.kind])
+    row = made_row(seed, query, [fact.gold], fact.answer, [fact.kind])
     entity = _ENTITY.get(fact.kind)
     if entity:
-        row["entities"] = {entity: [[name] for name in fact.names] or [[fact.said]]}
+        row["entities"] = {entity: [[fact.said]]}
         row["critical_types"] = [entity]
     return row
 

@@ -18,24 +18,9 @@ _NO_GERMAN = re.compile(
     r"\b(?:er|es|sie|Sie|ihn|ihm|ihnen|dies\w*|jene\w*|wir|uns|unser\w*|ich|man|siehe|oben|unten|"
     r"hier|erste[nrs]?|zweite[nrs]?|dritte[nrs]?|nächste\w*|letzte\w*|vorige\w*|zuletzt|jetzt|"
     r"hin|her|dorthin|dahin|davon|darauf|daran|damit|darüber|meist|selten|[Aa]ußerdem|[Aa]llerdings|"
-    r"entweder|folgende\w*|obige\w*|so eine?\w*|solche\w*|dort|sogar|ebenfalls|"
+    r"entweder|(?:nach)?folgende\w*|obige\w*|so eine?\w*|solche\w*|dort|sogar|ebenfalls|"
     r"stattdessen|dabei|dazu|dafür|daher|deshalb|jedoch|auch|z\.B|d\.h|bzw)\b|^Nicht |"
     r"[:;“”„»«\"()\[\]]"
-)
-_STARTS = (
-    r"(?!(?:mit|seit|statt|nicht|bereits|erst|selbst|anhand|laut|samt|nebst|den|einen|keinen|ihren|"
-    r"seinen|deren|dessen|dass|wenn|beispielsweise) )[a-zäöüß]*(?:t|te|en|ten|ist|sind|muss|kann|"
-    r"darf|soll|wird) (?!Sie\b)"
-)
-"""The first word of a German main clause after a clause with "wenn": its finite verb."""
-_IF = (
-    r"(?P<clause>(?!Sie\b)(?=(?:der|die|das|eine?|jede[rs]?|alle|beide|[A-ZÄÖÜ][\wäöüß-]+) )"
-    r"[^,]{12,130} [a-zäöüß]+(?:t|n|e)), (?:so |dann )?"
-    rf"(?P<o>{_STARTS}.{{15,}})"
-)
-_RULES = (
-    r"(?:muss|müssen|darf|dürfen|kann|können|sollte\w*|soll|ist|sind|hat|haben|gilt|gelten|"
-    r"wird (?:empfohlen|geraten),?) "
 )
 _PARTICLE = "(?P<p>(?: (?:aus|an|ab|auf|ein|fest|vor|zurück|um|zu))?)"
 _LED = r"(?!(?:der|er|es|man|sie|ich|wir|Sie|du|nur|sich) )"
@@ -124,7 +109,7 @@ def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | N
 
     def make(found: re.Match[str]) -> Asked | None:
         parts = {k: v or "" for k, v in found.groupdict().items()}
-        held = " ".join(parts[k] for k in ("s", "rest", "clause", "o") if f"{{{k}}}" in template)
+        held = " ".join(parts[k] for k in ("s", "rest", "o") if f"{{{k}}}" in template)
         # A noun without an article is a subject only in the plural, unlike "Entsprechend kann …".
         is_bare = " " not in parts.get("s", " ") and not parts.get("v", "").endswith(("en", "nd"))
         if (
@@ -133,7 +118,6 @@ def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | N
             or _NO_GERMAN.search(held)
             or _NO_GERMAN.search(parts.get("v", ""))
             or held.count(",") > 1
-            or (kind == "condition" and _NO_GERMAN.match(parts["o"]))
             or (kind == "rule" and re.search(r"\bund [a-zäöüß]+t\b", parts["o"]))
         ):
             return None
@@ -153,9 +137,6 @@ GERMAN: tuple[tuple[FormKind, str, str], ...] = (
     ("statement", r"(?P<rest>(?:die|das|den|der|um|für|über) [^,]{4,70}) (?P<v>übernimmt|übernahm|"
      r"leitet|leitete|betreut|organisiert|macht|hält|hat|führt|kümmert sich|entscheidet) "
      r"(?P<person>[A-ZÄÖÜ][\w.-]*(?: [A-ZÄÖÜ][\w-]+){0,2})", "wer {v} {rest}"),
-    ("condition", rf"(?:[Ww]enn|[Ff]alls|[Ss]ofern) (?=[^,]+, (?:so |dann )?{_RULES}){_IF}",
-     "was gilt, wenn {clause}"),
-    ("condition", rf"(?:[Ww]enn|[Ff]alls|[Ss]ofern) {_IF}", "was geschieht, wenn {clause}"),
     ("statement", r"[Uu]m (?P<rest>(?:(?! zu )[^,])+) zu (?P<p>[a-zäöüß]+en), (?P<v>(?!lesen|"
      r"schauen|beachten|siehe)[a-zäöüß]+) "
      r"(?P<o>(?!.*\b(?:bitte|nichts)\b)(?:Sie|man) .+)",

@@ -10,7 +10,8 @@ from pathlib import PurePosixPath
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.questions.cells import SHEETS
-from rag_pipeline.questions.facts import COMPANY, EMPTY_HEADINGS, plain
+from rag_pipeline.questions.facts import COMPANY
+from rag_pipeline.questions.sections import EMPTY_HEADINGS, plain
 from rag_pipeline.search.lexical_index.documents import readable_name
 
 _HEAD = 3_000
@@ -31,7 +32,7 @@ _FORM = re.compile(r"\b(?:e\. ?V|Inc|Ltd|Co|Nr|No)\.$")
 _SITE = re.compile(r"\s[|–—-]\s|:\s")
 """The separator between a title and the site's name or a subtitle."""
 _REPLY = re.compile(r"^(?:(?:re|fwd?|aw|wg|antw)\s*:\s*)+", re.IGNORECASE)
-_RUNNING = re.compile(r"(\S+?)(\(\w+\))?\s.*\s\1\2", re.IGNORECASE)
+_RUNNING = re.compile(r"(\S.*?)(\(\w+\))(?:\s.*)?\s\1\2", re.IGNORECASE)
 """The head line of a manual page: "LS(1)   User Commands   LS(1)"."""
 _NO_TITLE = re.compile(
     r"(?:exhibit|annex|appendix|attachment|schedule)\b|\W|\S*\(\w+\)$|.*\b(?:title|name|number|"

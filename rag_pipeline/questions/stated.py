@@ -8,8 +8,8 @@ from rag_pipeline.answering.quantities.values import Quantity
 from rag_pipeline.datamodels import GoldSpan, Span
 
 FactKind = Literal[
-    "duration", "amount", "percentage", "date", "party", "definition", "section", "rule",
-    "condition", "statement", "abbreviation", "option", "cell",
+    "duration", "amount", "percentage", "date", "definition", "section", "rule",
+    "statement", "abbreviation", "option", "cell",
 ]  # fmt: skip
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
 
@@ -37,7 +37,6 @@ class StatedFact:
     - `about`: the heading of the section and the title of the document
     - `quantity`: the value of a quantity, or None
     - `subject`: the defined term, abbreviation, option or heading, or ""
-    - `names`: the names of parties
     - `question`: the question that the sentence's form gives, or ""
     - `section`: the heading above the sentence, or ""
     """
@@ -51,7 +50,6 @@ class StatedFact:
     about: str = ""
     quantity: Quantity | None = None
     subject: str = ""
-    names: tuple[str, ...] = ()
     language: str = "en"
     question: str = ""
     section: str = ""

@@ -38,8 +38,8 @@ def unanswerable_questions(
     invented_last = False
     for fact in facts:
         bare = next(questions_of(fact, random), None)
-        # A question with a party or another document needs no further name.
-        if bare is None or fact.kind == "party" or invented.proper(bare):
+        # A question with a name needs no further name.
+        if bare is None or invented.proper(bare):
             continue
         if fact.subject.casefold() in titles:
             continue

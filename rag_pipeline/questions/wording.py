@@ -86,8 +86,8 @@ _GIVEN_BACK = re.compile(
 _OTHER_TIME = re.compile(r"\b(?:for|on|of|upon) \w+$")
 """A noun before a period that may be the noun's: "is granted for payment within seven days"."""
 _ORDERS = re.compile(
-    r"(?!(?:the|an?|all|each|any|every|in|on|for|with|if|from|to|of|at|by)\b)[a-z]+ "
-    r"(?:the|your|all|any) .+"
+    r"(?!(?:the|an?|all|each|any|every|in|on|for|with|if|from|to|of|at|by|before|after|during|"
+    r"until|when)\b)[a-z]+ (?:the|your|all|any) .+"
 )
 """A demand: "clean the filter"."""
 _JOINED = re.compile(
@@ -127,7 +127,6 @@ _FORMS: dict[FactKind, dict[str, tuple[str, ...]]] = {
     "definition": {
         "en": ("What does “{}” mean?", "How is “{}” defined?", "What is meant by “{}”?")
     },
-    "party": {"en": ("Which companies are the parties?",)},
     "section": {"en": ("What is said about “{}”?",), "de": ("Was steht zum Thema „{}“?",)},
     "abbreviation": {
         "en": ("What does {} stand for?", "What does the abbreviation {} stand for?"),
@@ -191,8 +190,6 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
     if bare.startswith("What is said about "):
         verb = "do" if name.endswith(("terms", "rules", "guidelines", "minutes")) else "does"
         return f"What {verb} {name} say about {bare.removeprefix('What is said about ')}?"
-    if bare == "Which companies are the parties":
-        return f"{bare} to {name}?"
     if bare.startswith("What does the option "):
         return f"{bare} in {name}?"
     if ITSELF.search(bare) and "“" not in name:

@@ -31,12 +31,8 @@ SENTENCES: dict[str, set[str]] = {
     },
     "The Landlord shall insure the building, and may choose the insurer.": set(),
     "The arbitration decision shall be final and binding on the parties.": set(),
-    "If the Tenant fails to pay the rent, the Landlord may end the lease.": {
-        "What may the Landlord do if the Tenant fails to pay the rent?",
-    },
-    "If you wish to remove a picture, you can delete the post.": {
-        "What can you do if you wish to remove a picture?",
-    },
+    "If the Tenant fails to pay the rent, the Landlord may end the lease.": set(),
+    "If you wish to remove a picture, you can delete the post.": set(),
     "Session cookies are used to remember the items of a basket.": {
         "What are session cookies used for?",
     },
@@ -92,9 +88,7 @@ SENTENCES: dict[str, set[str]] = {
     "This Supply Agreement shall be governed by the laws of Iowa.": {
         "What will the Agreement be governed by?"
     },
-    "The Agreement may be amended only by a paper that both parties sign.": {
-        "How may the Agreement be amended?"
-    },
+    "The Agreement may be amended only by a paper that both parties sign.": set(),
     "The Agreement shall expire two (2) years from the first delivery.": {
         "How long after the first delivery will the Agreement expire?"
     },
@@ -115,7 +109,7 @@ SENTENCES: dict[str, set[str]] = {
     "The old plot shows the number of losses of a week.": set(),
     "A simple case is the sum of two numbers.": set(),
     "The rst class includes two tests of the number of losses.": set(),
-    "If you omit the policy, the old cache is used.": {"What happens if you omit the policy?"},
+    "If you omit the policy, the old cache is used.": set(),
     "If you want a copy, contact us and the office will help.": set(),
     "A cookie is used to do many of the tasks listed above.": set(),
     "The owner sublets up to thirty percent (30%) of the flat less five rooms.": set(),
@@ -227,9 +221,7 @@ GERMAN = {
         "Innerhalb welcher Frist muss der Vermieter die Kaution nach dem Auszug abrechnen?"
     ),
     "Der Mieter darf die Wohnung nicht vermieten.": "Darf der Mieter die Wohnung vermieten?",
-    "Wenn ein Rohr in der Wohnung bricht, haftet der Vermieter für den Schaden.": (
-        "Was geschieht, wenn ein Rohr in der Wohnung bricht?"
-    ),
+    "Wenn ein Rohr in der Wohnung bricht, haftet der Vermieter für den Schaden.": None,
     "Die Mietkaution dient der Sicherung aller Ansprüche.": "Wozu dient die Mietkaution?",
     "Ein Werktag ist ein Tag mit Ausnahme der Sonntage.": "Was ist ein Werktag?",
     "Die Abteilung für Technik (AT) prüft alle Belege.": "Wofür steht die Abkürzung AT?",
@@ -240,9 +232,7 @@ GERMAN = {
         "Wie kann man eine Rechnung drucken?"
     ),
     "Das Programm xload zeigt den Verlauf der Last an.": "Was zeigt das Programm xload an?",
-    "Falls der Käufer nicht zahlt, muss er die Ware an den Verkäufer geben.": (
-        "Was gilt, wenn der Käufer nicht zahlt?"
-    ),
+    "Falls der Käufer nicht zahlt, muss er die Ware an den Verkäufer geben.": None,
     "Der Käufer kann mit einer Frist von zwei Wochen kündigen.": None,
     "Falls die Pakete Dinge von anderen, im Lager befindlichen Paketen sind, ist das gut.": None,
     "Darin enthalten ist das Programm für den Versand.": None,

@@ -1,0 +1,138 @@
+"""Find the headings and sections of a text, and tell prose from code and tables."""
+
+import re
+from collections.abc import Iterator, Sequence, Set
+
+from rag_pipeline.datamodels import Span
+from rag_pipeline.loading.quality import dictionary
+from rag_pipeline.loading.text import without_links
+from rag_pipeline.questions.forms import CLAUSE_IN, NO_SUBJECT
+
+_SECTION = 1_000
+"""Maximum characters of a section that is gold."""
+_LEAST_KNOWN = 0.7
+"""A dictionary of the language must hold this share of a sentence's words."""
+_CLAUSE = re.compile(
+    r"(?:(?:Section|SECTION|Article|ARTICLE|§)\s*)?(?:\d{1,2}(?:\.\d{1,2})?\.?|[IVX]{1,4}\.)\s+"
+    r"(?:\*{2}|_)?(?P<heading>[A-Z][\w’'-]*(?: (?:[A-Z][\w’'-]*|[a-z]{1,3}|with|from|upon)){0,6})"
+    r"[.:](?:\*{2}|_)?\s+(?=[A-Z])"
+)
+"""The number and heading of a clause on its first line: "7. Governing Law. This Agreement …"."""
+_ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")
+_MARKS = re.compile(r"\*{1,3}|(?<!\w)_|_(?!\w)|`")
+HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t]+)?(.{3,80})")
+_MARKUP = re.compile(
+    r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”|"
+    r"\w[‐-] \w|\w\.\.\w|[\u0300-\u036f\u0370-\u03ff\u2190-\u23ff\ufffd]|\b(?:the|to|from|of|and|"
+    r"or|by|your|our|for|with|in|on)[A-Z]|\s[.,;](?:\s|$)"
+)
+"""Characters of tables, code, forms, formulas, addresses and metadata, and broken words."""
+_NO_TOPIC = re.compile(
+    r"[^\w\s,&’'()-]|\d|\bversions?\b|\bnor\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|\bexamples?\b|"
+    r"^(?:the|an?|für|in|auf|mit|zu|von|bei|nach|add|build|change|check|choose|clean|cool|"
+    r"configure|contribute|create|direct|donate|ensure|get|install|keep|maintain|make|protect|"
+    r"provide|read|report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|"
+    r"write)\b(?! of\b)",
+    re.IGNORECASE,
+)
+"""Marks, numbers and imperatives. A heading that holds one of them does not name a topic."""
+OUTSIDE = re.compile(
+    r"\b(?:above|below|following|as follows|foregoing|see|this (?:image|figure|picture|screenshot)|"
+    r"folgende\w*|obige\w*|oben|unten|siehe)\b",
+    re.IGNORECASE,
+)
+"""References to text outside of a section."""
+EMPTY_HEADINGS = frozenset(
+    "definitions introduction general miscellaneous overview background preamble recitals contents "
+    "summary notes appendix annex schedule abstract conclusion references scope purpose install "
+    "quick start getting started readme options name bezeichnung beschreibung signatures signature "
+    "details about other history changelog changes migrations news features usage "
+    "description table of toc index title between and fixed added changed removed whereas".split()
+)
+
+
+def sections_of(text: str, spans: Sequence[Span]) -> Iterator[tuple[str, int, int, bool]]:
+    """Yield each heading and the span of the text below.
+
+    The last value tells whether the heading has a mark or the number of its clause.
+    """
+    heading, begin, past, is_clause, is_marked = "", 0, 0, False, False
+    for start, end in (*spans, (len(text), len(text))):
+        raw = text[start:end]
+        title, led = heading_of(text, start, raw), _CLAUSE.match(raw)
+        if title or led or not raw or (is_clause and re.match(r"\d{1,2}\.\s", raw)):
+            if heading and 0 < past - begin <= _SECTION:
+                yield heading, begin, past, is_marked
+            heading = led["heading"] if led else title or ""
+            begin = past = start + led.end() if led else end
+            is_clause = led is not None
+            is_marked = is_clause or text[text.rfind("\n", 0, start) + 1 : end].startswith("#")
+        if re.search(r"[^\W\d_]{3}", raw):  # not just the next section's number
+            past = end
+
+
+def heading_of(text: str, start: int, raw: str) -> str | None:
+    """Return the heading that the sentence `raw` of a text is, or None."""
+    if "\n" in raw.strip() or raw.rstrip()[-1:] in ".;,:?!":
+        return None
+    # The number before the heading may be another sentence: "## 2. Prices".
+    line = text[text.rfind("\n", 0, start) + 1 : start + len(raw)]
+    match = HEADING.fullmatch(without_links(line).strip())
+    if match is None:
+        return None
+    words = plain(match[2])
+    is_short = len(words.split()) <= 8 and words[:1].isupper()
+    return words if match[1] or is_short else None
+
+
+def asks_for(heading: str) -> bool:
+    """Return whether a heading names a topic that a question may name."""
+    words = re.findall(r"[^\W\d_]{2,}", heading.casefold())
+    # A short word, such as "Format", seldom names a topic.
+    is_short = len(words) < 2 and not re.fullmatch(r"[^\W\d_]{7,}(?<!ed)", heading)
+    return not (
+        is_short
+        or len(words) > 8
+        or heading.isupper()
+        or NO_SUBJECT.match(re.sub(r"^\w+ing\b", "x", heading))
+        or _NO_TOPIC.search(heading)
+        or CLAUSE_IN.search(heading)
+        or set(words) <= EMPTY_HEADINGS
+    )
+
+
+def is_about(heading: str, body: str, language: str) -> bool:
+    """Return whether a section is complete prose and uses the words of its heading."""
+    said = {word.casefold()[:4] for word in re.findall(r"[^\W\d_]{3,}", body)}
+    asked = [w.casefold()[:4] for w in re.findall(r"[^\W\d_]{4,}", heading)]
+    return (
+        not OUTSIDE.search(body)
+        and body.endswith((".", ")"))
+        and is_said(body, language)
+        and said.issuperset(asked)
+    )
+
+
+def is_said(sentence: str, language: str) -> bool:
+    """Return whether a text is prose in a language, and not a signature line, figures or code."""
+    if _MARKUP.search(sentence):
+        return False
+    words = re.findall(r"[^\W\d_]{2,}", sentence)
+    listed = dictionary(language)
+    known = sum(word.casefold() in listed for word in words)
+    return (
+        len(words) >= 4
+        and not any(_lacks_ligature(word, listed) for word in words if word not in listed)
+        and sum(map(len, words)) >= len(sentence) / 2
+        and known >= _LEAST_KNOWN * len(words)
+    )
+
+
+def _lacks_ligature(word: str, listed: Set[str]) -> bool:
+    """Return whether a word, such as "rst", lost letters that some fonts draw as one."""
+    return word.islower() and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
+
+
+def plain(text: str) -> str:
+    """Return a sentence on one line, without Markdown and without brackets that define a term."""
+    return " ".join(_ASIDE.sub("", _MARKS.sub("", without_links(text))).split())
