@@ -86,7 +86,8 @@ def initialize(
     _show_work(work)
     if model is None and asks:
         model = typer.prompt(f"Embedding? {reason}", default=best, type=_Model)
-    tell(f"embedding: {model}" if model and model != best else f"embedding: {escape(reason)}")
+    else:
+        tell(f"embedding: {model or escape(reason)}")
     if queries is None and asks:
         given = typer.prompt("File with questions, if there is one", default="", show_default=False)
         queries = Path(given) if given else None

@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rich.markup import escape
 from rich.progress import Progress
@@ -129,11 +130,6 @@ def changed_lines(changes: FileChanges) -> Iterator[str]:
             yield f"{word} ({len(names):,}): {', '.join(map(visible, names[:_NAMED]))}{rest}"
 
 
-def _of(count: int, words: str) -> str:
-    """Return words that follow a number. For 1, their first noun is in singular."""
-    return re.sub(r"^(\w+)s\b", r"\1", re.sub("^querie", "query", words)) if count == 1 else words
-
-
 def _line(name: str, finished: Sequence[Done]) -> str:
     """Return the line of a step, or of a stage with several steps."""
     metadata: Counter[str] = Counter()
@@ -144,7 +140,8 @@ def _line(name: str, finished: Sequence[Done]) -> str:
                 same = key.startswith("documents_")
                 metadata[key] = max(metadata[key], value) if same else metadata[key] + value
     words = (*finished[0].step.row.shown_counts, *_SHARED_WORDS)
-    parts = [f"{n:,} {_of(n, word)}" for key, word in words if (n := metadata[key])]
+    single = partial(re.sub, r"^(\w+?)(?:(?<=ch)es|s)\b", r"\1")
+    parts = [f"{n:,} {w if n > 1 else single(w)}" for key, w in words if (n := metadata[key])]
     last = finished[-1]
     if last.metadata.get("release"):
         parts.append(f"{last.metadata['release']}: {last.metadata['configuration']}")

@@ -71,7 +71,7 @@ app = typer.Typer(
       0    done
       1    an error: a store, a model, a command before the first run
       2    a mistake in the arguments or in a file; nothing was spent
-      3    a check refused the data, or the budget refused calls; the release stays
+      3    a check refused the data, or the budget the calls; the release stays
       130  stopped by Ctrl-C: the same command continues
     """,
 )

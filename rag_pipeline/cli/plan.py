@@ -61,6 +61,8 @@ _BUSY = 1.25
 """Slowdown by other programs (a factor) above which a plan also shows the time without them."""
 _LONG = 10.0
 """Minimum seconds for a row of its own, for a stage without documents and calls."""
+_ACTIVITIES = {name: asset.activity for name, asset in ASSETS.items()}
+_ACTIVITIES[RERANKING] = "let a model reorder the candidates"
 _MANY_CHUNKS = 500
 """Minimum chunks of a step whose largest documents are named: about a minute of embedding."""
 
@@ -83,9 +85,8 @@ def show_plan(file: Path, as_json: bool) -> None:
     for line in (*loaded, *changed_lines(changes)):
         tell(line)
     if not busy:
-        console.print(f"everything is current: a run would do nothing ({len(found)} steps checked)")
-        for line in _notes(workspace.config):
-            console.print(line)
+        done = f"nothing to do: all {counted(len(found), 'step')} are up to date"
+        console.print("\n".join([done, *_notes(config)]))
         return
     made = 0 if config.queries_path else min(MADE_QUESTIONS, len(workspace.documents().state()))
     found, start, load = measure(workspace, found, made)
@@ -167,7 +168,7 @@ def _loaded(workspace: Workspace, wanted: Sequence[Step], as_json: bool) -> list
 def _table(corpus: str, found: Sequence[PlannedStep]) -> Table:
     """Return a table with one row per stage. An empty cell means none, and `?` means unknown."""
     table = new_table(title=f"{corpus}: what a run would do")
-    table.add_column("stage", no_wrap=True)
+    table.add_column("work")
     names = ("documents", "chunks", "prompts", "texts", "tokens", "USD", "time")
     stages: dict[str, list[PlannedStep]] = {}
     for row in found:
@@ -187,16 +188,16 @@ def _table(corpus: str, found: Sequence[PlannedStep]) -> Table:
         ]
         usd = [row.usd for row in rows]
         paid = "?" if None in usd else f"{sum(cast(list[float], usd)):.4f}" if any(usd) else ""
-        number = f" ({len(rows)})" if len(rows) > 1 else ""
+        number = f", {len(rows)} ways" * (len(rows) > 1)
         of_documents = f"{documents:,}" if documents else ""
         time = duration([row.seconds for row in rows])
         if sum(row.seconds or 0.0 for row in rows) >= _LONG or any([of_documents, *sums, paid]):
-            cells.append([asset + number, of_documents, *sums, paid, time])
+            cells.append([_ACTIVITIES[asset] + number, of_documents, *sums, paid, time])
         else:
             others += rows
     if others:
         time = duration([row.seconds for row in others])
-        cells.append([f"others ({len(others)})", *[""] * 6, time])
+        cells.append([counted(len(others), "other step"), *[""] * 6, time])
     shown = [n for n in range(1, len(names) + 1) if any(cell[n] for cell in cells)]
     for n in shown:
         table.add_column(names[n - 1], justify="right", no_wrap=True)
@@ -249,7 +250,7 @@ def _reasons(found: Sequence[PlannedStep]) -> Iterator[str]:
     reasons: dict[str, dict[str, None]] = {}
     for row in found:
         if row.why in (MADE_OTHERWISE, FAILED_BEFORE, STOPPED_BEFORE):
-            reasons.setdefault(row.why, {})[row.step.asset] = None
+            reasons.setdefault(row.why, {})[_ACTIVITIES[row.step.asset]] = None
     for why, assets in reasons.items():
         yield f"{', '.join(assets)}: {why}"
 
@@ -295,8 +296,7 @@ def _notes(config: CorpusConfig) -> Iterator[str]:
 
 def describe(row: PlannedStep) -> str:
     """Return the work of one step in words."""
-    asset = row.step.asset
-    doing = ASSETS[asset].activity if asset in ASSETS else "let a model reorder the candidates"
+    doing = _ACTIVITIES[row.step.asset]
     parts = []
     if row.stale:
         told = counted(row.stale, f"{'new or changed ' if row.current else ''}document")
@@ -317,8 +317,8 @@ def totals(found: Sequence[PlannedStep], start: float, load: float) -> list[str]
     found = [f for f in found if f.step.asset != RERANKING]  # part of their retrieval runs
     busy = [f for f in found if f.runs]
     current = len(found) - len(busy)
-    rest = f", {current} {'is' if current == 1 else 'are'} current." if current else "."
-    lines = [f"{len(busy)} of {len(found)} steps would run{rest}"]
+    rest = f", {current} {'is' if current == 1 else 'are'} up to date." if current else "."
+    lines = [f"{len(busy)} of {len(found)} steps have work{rest}"]
     if any(f.calls is None or f.chunks is None for f in busy):
         lines.append("'?': the number depends on documents that are not cut yet.")
     if any(f.seconds is not None for f in busy):

@@ -163,7 +163,7 @@ def test_from_init_to_an_answer_beside_other_corpora(here: Path) -> None:
     answered, written, planned = follow(ran, "ask", "report", "plan")
     assert answered.startswith("No answer was found in the documents.")
     assert written == "wrote mine.html\n"
-    assert planned.startswith("everything is current")
+    assert planned.startswith("nothing to do: all ")
 
 
 def test_a_run_with_nothing_to_measure_with_leads_to_questions(here: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_run_with_nothing_to_measure_with_leads_to_questions(here: Path) -> No
     rag("init", "mine", "--documents", "documents")
     _, made, planned = follow(rag("run").out, "ask", "questions", "plan")
     assert "synthetic questions" in made
-    assert "13 of 21 steps would run" in planned
+    assert "13 of 21 steps have work" in planned
 
 
 def test_from_a_data_set_to_a_corpus(here: Path) -> None:

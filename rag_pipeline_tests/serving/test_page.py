@@ -158,4 +158,4 @@ def test_a_document_is_named_once_above_its_sources(serving, page):
           + item.querySelector("small").textContent.split("·")[0].trim())""",
         sources,
     )
-    assert shown == ["[1] a.md; row 3", "[2] row 1; ", "[3] b.md; page 1"]
+    assert shown == ["[1] a.md; row 3", "[2] row 1; the document says this", "[3] b.md; page 1"]

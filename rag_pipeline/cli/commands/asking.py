@@ -141,7 +141,7 @@ def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> 
                 f"`rag serve` runs with an earlier {escape(shown_path(file))}, so this command "
                 f"works alone, which is slower; restart the server to serve the edited file"
             )
-        with collection_paused():
+        with collection_paused(), console.status("searching"):
             start_pyarrow()
             from rag_pipeline.corpus import Corpus
 
