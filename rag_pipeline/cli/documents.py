@@ -56,7 +56,7 @@ def coverage(workspace: Workspace) -> str:
     """Return a line with the number of documents, and of copies and refused documents."""
     state, copies = workspace.documents().state(), len(find_copies(workspace))
     documents, holders = len(state), [*filter(None, map(_holder, state))]
-    held = f" ({len(holders):,} inside {counted(len({*holders}), 'file')})" if holders else ""
+    held = f" ({len(holders):,} of them in mails or archives)" if holders else ""
     parts = [f"{counted(documents, 'document')}{held}: {documents - copies:,} indexed"]
     if copies:
         parts.append(f"{copies:,} with the same text as one of these")

@@ -1,5 +1,6 @@
 """Implement `rag questions make` and `review`, which make synthetic questions and review them."""
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
 from rag_pipeline.questions import files, review
 from rag_pipeline.questions.generation import MadeQuestions, make_questions
 from rag_pipeline.questions.written import prompts_of, write_questions
+from rag_pipeline.search.excerpt import excerpt
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
@@ -270,7 +272,7 @@ def _show_question(found: review.WaitingQuestion, place: str) -> None:
         say(f"answer: {visible(record.answer[:300])}")
     for span, text in found.gold:
         console.print(f"[cyan]{visible(span.document_id)}[/cyan]")
-        console.print(indented(visible(text)))
+        say(indented(visible(excerpt(text, record.query, sys.maxsize))))
 
 
 def _decide(workspace: Workspace, found: review.WaitingQuestion) -> str | None:

@@ -116,11 +116,10 @@ def _run(workspace: Workspace, configuration: str | None, verbose: bool) -> list
     ran = [r for r in results if r.ran]
     if ran:
         _keep_durations(workspace, ran, time.process_time() - cpu)
-    new, known = sum(r.calls.made for r in ran), sum(r.calls.saved for r in ran)
-    told = f"{len(ran)} of {counted(len(results), 'step')} had work; {counted(new, 'text')} new to "
-    told += f"the models, {known:,} known"
+    every, new = counted(len(results), "step"), sum(r.calls.made for r in ran)
+    told = f"{len(ran)} of {every} had work; {counted(new, 'text')} new to the models"
     if not ran:
-        told = f"nothing to do: all {counted(len(results), 'step')} are up to date"
+        told = f"nothing to do: all {every} are up to date"
     console.print(f"{told}; {time.perf_counter() - started:.1f} s")
     if costs:
         console.print(costs)

@@ -304,19 +304,17 @@ def _stale_tables(workspace: Workspace, configuration: Configuration) -> list[st
 
 
 def _stale_scores(workspace: Workspace, configuration: Configuration) -> list[str]:
-    if not run_is_current(workspace, configuration):
-        return ["its retrieval_run is from other builds"]
-    if not scores_are_current(workspace, configuration.name):
-        return ["its answer_presence is from another run"]
-    # The gate counts failed judgements, so incomplete scores are no obstacle here.
     gate, name = workspace.config.gate, configuration.name
     deciding = {asset_of(metric) for metric in (workspace.config.serve_metric, *gate.metrics)}
-    return [
-        f"its {asset} is from another run"
-        for asset in sorted(deciding - {"answer_presence"})
-        if not JUDGED[asset].is_current(workspace, name)
-        and not JUDGED[asset].is_incomplete(workspace, name)
-    ]
+    judged = [JUDGED[asset] for asset in deciding - {"answer_presence"}]
+    is_measured = (
+        run_is_current(workspace, configuration)
+        and scores_are_current(workspace, name)
+        # The gate counts failed judgements, so incomplete scores are no obstacle here.
+        and all(j.is_current(workspace, name) or j.is_incomplete(workspace, name) for j in judged)
+    )
+    told = "the current documents, questions and settings are not measured yet; run `rag run`"
+    return [] if is_measured else [told]
 
 
 def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[str]:

@@ -74,11 +74,8 @@ def stage_figure(effect: StageEffect) -> Figure:
     """Return a figure with a curve for each variant of a stage."""
     counts = sorted({curve[K].n for curve in effect.curves.values()})
     title = f"Answer Presence@k by {effect.stage}"
-    plural = "" if effect.matched == 1 else "s"
-    note = (
-        f"In percent, 95 % bands, {_n(counts)}; each curve is the mean of {effect.matched} matched "
-        f"configuration{plural}."
-    )
+    members = counted(effect.matched, "matched configuration")
+    note = f"In percent, 95 % bands, {_n(counts)}; each curve is the mean of {members}."
     return Figure(title, note, line_chart(title, effect.curves, _K_LABEL), effect.curves)
 
 

@@ -16,16 +16,19 @@ _STRONG = re.compile(r"(?<!\w)\*\*(?=\S)|(?<=\S)\*\*(?!\w)")
 _EMPHASIS = re.compile(r"(?<![\w*])\*([^\s*][^*\n]*)(?<!\s)\*(?![\w*])")
 _ROW = re.compile(r"“\|(.*?)\|”")
 """Matches a quoted row of a table."""
+_MARK = re.compile(r"“(?:[*+-]|#{1,6}) +(?=[^”\n]*”)")
+"""Matches the start of a quoted heading or list item of one line."""
+_LINK = re.compile(r"!?\[([^\]\n]+)\]\([^)\s]+\)")
 
 
 def without_emphasis(text: str) -> str:
-    """Return a text without the marks of Markdown's emphasis."""
-    return _EMPHASIS.sub(r"\1", _STRONG.sub("", text))
+    """Return a text without the marks of Markdown's emphasis and links."""
+    return _EMPHASIS.sub(r"\1", _STRONG.sub("", _LINK.sub(r"\1", text)))
 
 
 def readable(answer: str) -> str:
-    """Return an answer's text without the marks of emphasis and of quoted table rows."""
-    return without_emphasis(_ROW.sub(_cells, answer))
+    """Return an answer's text without the marks of Markdown within its quotes."""
+    return without_emphasis(_MARK.sub("“", _ROW.sub(_cells, answer)))
 
 
 def _cells(row: re.Match[str]) -> str:

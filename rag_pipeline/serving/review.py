@@ -10,6 +10,7 @@ from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.released import ReleasedCorpus
 from rag_pipeline.errors import InputError
 from rag_pipeline.questions.review import decide, next_waiting, problem_of_words
+from rag_pipeline.search.excerpt import excerpt
 from rag_pipeline.serving.v1.endpoints import Endpoint
 from rag_pipeline.workspace import Workspace
 
@@ -65,7 +66,7 @@ def next_question(own: Assistant, wanted: ReviewRequest) -> dict[str, Any]:
     if found is None:
         return {"question": None}
     record = found.record.model_dump(mode="json", include={"query_id", "query", "answer", "tags"})
-    gold = [{"document_name": g.document_id, "text": text} for g, text in found.gold]
+    gold = [{"document_name": g.document_id, "text": excerpt(t, "", len(t))} for g, t in found.gold]
     return {"question": {**record, "left": found.left, "gold": gold}}
 
 

@@ -88,7 +88,7 @@ def test_documents_inside_archives_and_mails_are_counted(tmp_path: Path) -> None
             archive.writestr(name, f"The text of {name} is short.")
     workspace = Workspace(load_config(file))
     update_documents(workspace)
-    assert coverage(workspace) == "6 documents (2 inside 1 file): 6 indexed"
+    assert coverage(workspace) == "6 documents (2 of them in mails or archives): 6 indexed"
 
 
 def test_doubtful_text_is_told(read: Path) -> None:

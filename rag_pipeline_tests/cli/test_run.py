@@ -66,7 +66,7 @@ def test_the_json_is_what_is_promised(released: Any) -> None:
         assert configuration["metrics"]["AnswerPresence@20"]["mean"] == 1.0
         assert configuration["metrics"]["AnswerPresence@5"]["n"] == 4
     made = sum(c["calls"]["embedding"]["made"] for c in written["configurations"])
-    assert f"{made} texts new to the models, " in outcome.out
+    assert f"{made} texts new to the models; " in outcome.out
 
 
 def test_a_run_shows_steps_leaderboard_and_an_answered_question(released: Any) -> None:

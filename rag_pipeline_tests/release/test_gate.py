@@ -264,7 +264,8 @@ def test_scores_of_every_gate_metric_must_be_of_the_run(by_meaning, monkeypatch)
     monkeypatch.setattr(
         workspace.store, "read_note", lambda path: {} if path == file else read(path)
     )
-    assert obstacles(workspace, configuration) == ["its entity_scores is from another run"]
+    told = "the current documents, questions and settings are not measured yet; run `rag run`"
+    assert obstacles(workspace, configuration) == [told]
 
 
 def test_a_worse_configuration_is_not_released_until_the_gate_is_opened(by_meaning):

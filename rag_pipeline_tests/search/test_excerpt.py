@@ -51,4 +51,7 @@ def test_emphasis_and_bars_of_rows_are_left_out():
     quoted = "“The fee is **12 %**, *not* 2**3 or 5 * 4 * 3.” [1]\n“| **Tow** | a \\| b |” [2]"
     plain = "“The fee is 12 %, not 2**3 or 5 * 4 * 3.” [1]\n“Tow · a \\| b” [2]"
     assert readable(quoted) == plain
+    assert readable("“* Ask [Ada](a.md).” [1] “## Fees” [2] “- a\n- b” [3]") == (
+        "“Ask Ada.” [1] “Fees” [2] “- a\n- b” [3]"
+    )
     assert excerpt("**Note:** the *fee* is due.", "fee", 80) == "Note: the fee is due."

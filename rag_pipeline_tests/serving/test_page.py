@@ -135,6 +135,8 @@ def test_a_quoted_row_has_no_pipes_and_a_phone_scrolls_to_its_source(serving, pa
     assert bottom <= 850, "the mark is on the screen"
     page.evaluate("showAnswer('Meaning: weak\\n“| Yellow | Battery \\\\| cell |  |” [1]', [])")
     assert page.inner_text("#answer").split("\n")[1] == r"“Yellow · Battery \| cell” [1]"
+    page.evaluate("showAnswer('“* Ask [Ada](a.md).” [1] “# Fees” [2]', [])")
+    assert page.inner_text("#answer") == "“Ask Ada.” [1] “Fees” [2]"
     rows = [r"| a.md | “\| Tow \| £90 \|” [1] |", "| b.md | No fee. [2] |"]
     table = "\n".join(["Both:", "| document | what it says |", "| --- | --- |", *rows, "", "So."])
     page.evaluate("text => showAnswer(text, ['No fee.'])", table)

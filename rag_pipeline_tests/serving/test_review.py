@@ -49,7 +49,7 @@ def test_a_page_decides_on_synthetic_questions(served) -> None:
     server, queries, _ = served
     assert "Review questions" in httpx.get(f"{server.url}/review").text
     first = httpx.post(f"{server.url}/api/review/next", json={}).json()["question"]
-    assert (first["query_id"], first["left"], len(first["gold"][0]["text"])) == ("s1", 2, 40)
+    assert (first["query_id"], first["left"], len(first["gold"][0]["text"])) == ("s1", 2, 39)
     decide = f"{server.url}/api/review/decide"
     changed = {"query_id": "s1", "decision": "accept", "query": "What is said about zebras?"}
     refused = httpx.post(decide, json=changed)
