@@ -37,7 +37,6 @@ _FORMER = re.compile(
     r":?\s+(?:(?!\d)\w+[.,]?\s+){0,2}\W?\Z"
 )
 """The words before a former value. Without `_INSTEAD`, a word of `_CHANGED` is needed."""
-_FORMER_NAME = re.compile(rf"\b(?i:{_INSTEAD})\s+([A-ZÄÖÜ]\w+(?:\s[A-ZÄÖÜ]\w+)+)")
 _NEAR = 40
 """Number of characters before a value that are read."""
 _LONGEST_LINE = 300
@@ -114,13 +113,11 @@ def sections_named(text: str) -> set[str]:
 
 
 def _replaces(text: str, quoted: str) -> bool:
-    """Return whether a text gives a value or a name of the quoted sentence as the former one.
+    """Return whether a text gives a value of the quoted sentence as the former one.
 
     Beside a former value, the text has another value that the quoted sentence lacks.
     """
     text, quoted = _with_units(text), plain(quoted.replace("œ", "oe"))
-    if any(name in quoted for name in _FORMER_NAME.findall(text)):
-        return True
     ours, theirs = _values(text), _values(quoted)
     for value, start in ours.items():
         former = value in theirs and _FORMER.search(text[max(0, start - _NEAR) : start])

@@ -1,7 +1,7 @@
 """Compare documents in a table with one row per document or compared name."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -27,7 +27,8 @@ from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.calibration import Calibration
 from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, ScoredChunk, SearchResult
-from rag_pipeline.search.standing import are_versions, asks_for, in_force, standings
+from rag_pipeline.imports import compiled
+from rag_pipeline.search.standing import are_versions, asks_for, in_force, lost, standings
 
 MAX_CONTEXTS = 50
 """Maximum number of passages that an answer is made from."""
@@ -48,7 +49,17 @@ _LEAST_ALIKE = 1.07
 """Least agreement of a sentence with a quote of the other side. Chosen on three mixed folders."""
 _LEAST_RATIO = 75
 """Least similarity in letters, from 0 to 100, of such a sentence without the multilingual model."""
+_NEAR = 6
+"""Number of first sentences of two versions that are read for a change."""
 _VERSION = re.compile(r"(?i:(?<![^\W_])v(?:er(?:sion)?)?)[ ._-]?(?P<number>\d{1,3})(?!\d)")
+_OLD_AND_NEW = (
+    r"\b(?:old|previous|former|first|draft|alte\w*|bisherig\w*|früher\w*|entwurf|ancien\w*|"
+    r"projet)\b[^?]{1,60}\b(?:new|current|final|now|approved|neue\w*|jetzt|heute|endgültig\w*|"
+    r"nouve\w+|définiti\w+)\b|"
+    r"\b(?:new|now|current|neue\w*|jetzt|nouve\w+)\b[^?]{1,60}\b(?:old|previous|before|than|alte\w*|"
+    r"früher|ancien\w*)\b|\b(?:two|both|beiden?|deux) (?:versions?|editions?|fassungen|éditions)\b"
+)
+"""Words of two versions, in English, German and French."""
 
 
 Search = Callable[[str], Sequence[ScoredChunk]]
@@ -73,6 +84,11 @@ class Comparison:
         quotes, the most similar sentence of another document becomes the second row.
         """
         sides = sides_of(found.query)
+        if not sides and (pair := compared_versions(found)):
+            sentences = _of_versions(found, pair, *self._how(confidence=0.0))
+            rows = [(d, as_answer(0.0, s).citations) for d, s in zip(pair, sentences, strict=True)]
+            if all(citations for _, citations in rows):
+                return _compared(rows, ranked.confidence)
         by_name = self._by_name(found, sides, ranked.confidence) if sides else None
         answer = by_name or self._by_document(found)
         told = [row for row in answer.table if row.number is not None]
@@ -173,7 +189,7 @@ class Comparison:
             quotes.append(structured.citations if structured else ())
             plain.append([] if structured else ranked.first(1))
         if versions:
-            of_versions = _of_versions(found, versions, sides, *surely)
+            of_versions = _of_versions(found, [versions[side] for side in sides], *surely)
             plain = [[] if q else s for s, q in zip(of_versions, quotes, strict=True)]
         kept = _to_the_point(found.search_text, plain) if are_alike and not versions else plain
         rows = [
@@ -193,34 +209,33 @@ class Comparison:
 
 def _of_versions(
     found: SearchResult,
-    versions: Mapping[str, str],
-    sides: tuple[str, str],
+    versions: Sequence[str],
     settings: ExtractiveAnswers,
     reader: Reader,
     calibration: Calibration,
 ) -> list[list[Sentence]]:
     """Return for each version the sentence about the compared thing, or [].
 
-    One version has the best sentence. The other version has the sentence most similar to it.
+    One version has the best sentence. The other version has the sentence most similar to it. A
+    sentence with the same words in both versions is not quoted if a changed one ranks near.
     The search omits words of the documents' names, because they do not distinguish sentences.
     """
-    both = [c for c in found.chunks if c.document_id in versions.values()]
+    both = [c for c in found.chunks if c.document_id in versions]
     names = "\n".join(f"{c.title}\n{c.document_id}" for c in both)
     query = uncompared(found.query) or found.query
     asked = sorted(Words(query, [query]).asked, key=query.casefold().find)
     text = " ".join(w for w in asked if not _has_words(names, w)) or query
     one = replace(found, search_text=text, chunks=both)
     sentences = rank_sentences(one, settings, reader, calibration).sentences
-    best = next(iter(sentences), None)
-    similar = max(
-        (s for s in sentences if best and s.chunk.document_id != best.chunk.document_id),
-        key=lambda s: fuzz.ratio(s.text, best.text if best else ""),
-        default=None,
-    )
-    return [
-        [s for s in (best, similar) if s and s.chunk.document_id == versions[side]]
-        for side in sides
-    ]
+    first: tuple[Sentence, Sentence | None] | None = None
+    for best in sentences[:_NEAR]:
+        others = [s for s in sentences if s.chunk.document_id != best.chunk.document_id]
+        similar = max(others, key=lambda s: fuzz.ratio(s.text, best.text), default=None)
+        first = first or (best, similar)
+        if similar and similar.text != best.text:
+            first = best, similar
+            break
+    return [[s for s in first or () if s and s.chunk.document_id == v] for v in versions]
 
 
 def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float) -> Answer:
@@ -267,6 +282,18 @@ def versions_of(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[s
     one, other = ([c.document_id for c in chunks if _titles(c, side)] for side in sides)
     pairs = ((a, b) for a, b in product(one, other) if a != b and are_versions(a, b))
     return dict(zip(sides, next(pairs, ()), strict=False))
+
+
+def compared_versions(found: SearchResult) -> tuple[str, str] | None:
+    """Return the ids of the best two versions of a document, or None.
+
+    The question compares, or has words such as "old" and "new", and no version is left out.
+    """
+    ids = list(dict.fromkeys(chunk.document_id for chunk in found.chunks))
+    both = compiled(_OLD_AND_NEW, re.IGNORECASE).search(found.query)
+    pairs = ((one, two) for two in ids for one in ids[: ids.index(two)] if are_versions(one, two))
+    kept = (p for p in pairs if not lost(found.query, p))
+    return next(kept, None) if both or found.kind == "comparison" else None
 
 
 def _has_words(text: str, side: str) -> bool:

@@ -14,7 +14,7 @@ from rag_pipeline.answering.citing import cite
 from rag_pipeline.answering.confidence import read_result, sentence_evidence
 from rag_pipeline.answering.facts import is_below_cause, kinds_asked, states
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.naming import capitalized, documents_of_others
+from rag_pipeline.answering.naming import capitalized
 from rag_pipeline.answering.polarity import bounded_as
 from rag_pipeline.answering.reading import (
     Floats,
@@ -76,8 +76,6 @@ A second fact of that kind is often wrong. Chosen on one half of the sample's do
 """
 _WIDER = 1.6
 """Factor of these differences where another model found the passages. Chosen on two folders."""
-_OF_OTHERS = 2 * _WITHIN
-"""Subtracted from the score of a sentence if the query names another document."""
 
 
 def extract_answers(
@@ -174,10 +172,6 @@ def rank_sentences(
         sentences, scores = _by_tokens(found, read, reader, name_weight)
     if not sentences:
         return Ranked(confidence, (), (), _WITHIN)
-    # A list may quote several documents, unless the query names one.
-    if not (lists and found.query == found.search_text) and found.kind != "comparison":
-        others = documents_of_others(found.query, found.chunks)
-        scores = scores - _OF_OTHERS * np.array([s.chunk.document_id in others for s in sentences])
     order = np.argsort(-scores, kind="stable")
     ordered = [sentences[i] for i in order]
     quoted = [(s.chunk, s.start - s.chunk.start, s.text) for s in ordered]

@@ -4,7 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.amendments import change_of
-from rag_pipeline.answering.comparisons import MAX_CONTEXTS, Comparison, Search, versions_of
+from rag_pipeline.answering.comparisons import (
+    MAX_CONTEXTS,
+    Comparison,
+    Search,
+    compared_versions,
+    versions_of,
+)
 from rag_pipeline.answering.computing import asks_for_extreme
 from rag_pipeline.answering.extractive import NO_ANSWER, Ranked, as_answer, quoted, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, verdict
@@ -94,7 +100,8 @@ def form_answers(
         sides = sides_of(one.query) if one.kind == "comparison" else None
         of_years = sides is not None and all(any(map(str.isdigit, side)) for side in sides)
         by_rows = not sides or (of_years and not versions_of(one.chunks, sides))
-        structured = structured_answer(one, ranked, document_of) if by_rows else None
+        pair = None if sides else compared_versions(one)
+        structured = structured_answer(one, ranked, document_of) if by_rows and not pair else None
         compares = one.kind == "comparison" and not asks_for_extreme(one.query)
         if structured and compares and structured.text.startswith("“"):
             structured = None  # nothing was computed from the rows of both sides
@@ -102,7 +109,7 @@ def form_answers(
             structured, ranked = None, changing
         if structured:
             made.append(structured)
-        elif one.kind == "comparison":
+        elif one.kind == "comparison" or pair:
             comparison = Comparison(
                 settings=form,
                 reader=reader,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 
 from rapidfuzz import fuzz
@@ -95,33 +95,6 @@ def _is_misspelt(word: str, held: str) -> bool:
         for other in words_of(held)
         if other[0] == word[0] and other.isalpha()
     )
-
-
-def documents_of_others(question: str, chunks: Sequence[ScoredChunk]) -> set[str]:
-    """Return the ids of documents that lack all words by which a question names the best document.
-
-    The best document is that of the first chunk. Such a word is part of a name in the question, and
-    this document has it in its title or id. A word of most titles, such as `Policy`, does not
-    count. A document has the word if its title, id, a chunk or a context has it.
-    """
-    names = _names(question)
-    if not names or not chunks:
-        return set()
-    titles = {c.document_id: f"{c.title}\n{c.document_id}".casefold() for c in chunks}
-    first = chunks[0].document_id
-    words = [
-        word
-        for word in chain.from_iterable(names)
-        if word in titles[first] and sum(word in t for t in titles.values()) <= len(titles) / 2
-    ]
-    if not words:
-        return set()
-    others = titles.keys() - {first}
-    for chunk in chunks:
-        text = f"{chunk.text}\n{chunk.context}\n{titles[chunk.document_id]}".casefold()
-        if any(word in text for word in words):
-            others -= {chunk.document_id}
-    return others
 
 
 def of_named(

@@ -22,8 +22,13 @@ _LEAD_IN = re.compile(r"\*\*[^*\n]{1,80}[.:]\*\*[ \t]+|\*\*\d{1,3}[.)][ \t]+")
 _MAIL_FIELD = re.compile(r"(?:From|To|Cc|Date|Subject): ")
 _SALUTATION = re.compile(
     r"(?i:dear|hi|hello|hallo|moin|liebe[rs]?|sehr geehrte[rs]?|guten (?:tag|morgen))\b"
-    r"[^.!?:\d]{0,80},"
+    r"[^.!?:\d]{0,80},|"
+    r"(?i:(?:mit |(?:vielen dank|thanks) (?:und|and) )?(?:freundliche|beste|herzliche|liebe|viele|"
+    r"schöne)[nr]? gr(?:ü|ue)(?:ß|ss)en?|(?:with )?(?:best|kind|warm)(?:est)? (?:regards|wishes)|"
+    r"regards|yours (?:sincerely|faithfully|truly)|(?:bien )?cordialement|bien à vous|"
+    r"(?:\w+ )?salutations|(?:cordiales )?saludos|atentamente)\b[^.!?:\d]{0,60}"
 )
+"""A greeting, or the closing words of a letter with the names below them."""
 _ASKS_FOR_MAIL = re.compile(
     r"(?i)\b(?:e-?mails?|mail\w*|sen[dt]\w*|wrote|writ\w+|subject|letters?|messages?|schr[ei]+b\w*|"
     r"geschrieben|schick\w*|geschickt|gesendet|betreff|absender\w*)\b"
@@ -125,7 +130,7 @@ def is_table_head(chunk: ScoredChunk, start: int) -> bool:
 
 
 def is_address(query: str, document_id: str, text: str) -> bool:
-    """Return whether a text is a salutation, or a mail's field that the query does not ask for.
+    """Return whether a text greets or closes, or is a mail's field that the query does not ask for.
 
     The date of a mail is hardly ever the date that a query asks for.
     """

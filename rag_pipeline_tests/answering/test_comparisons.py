@@ -63,3 +63,24 @@ def test_the_other_side_of_a_comparison_is_searched_for_with_the_first(
     (answer,) = form_answers([found], settings, sentence_vectors, search=search)
     assert asked == [LAY_UP.format(285)]
     assert [row.document_id for row in answer.table if row.number] == rows
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "quoted"),
+    [
+        ("How long may we party, old rules or new?", "general", ["rules-2024.md", "rules-2026.md"]),
+        ("May we party longer than in 2024?", "comparison", ["rules-2024.md", "rules-2026.md"]),
+        ("Until when may we party?", "general", ["rules-2026.md"]),
+    ],
+)
+def test_old_and_new_versions_answer_with_the_sentence_that_changed(question, kind, quoted):
+    same = "A party needs a licence from the council."
+    chunks = [
+        scored(f"rules-{year}.md", f"{same} A party may last until {hour}:30.", score)
+        for year, hour, score in ((2026, 23, 1.0), (2024, 22, 0.9))
+    ]
+    found = SearchResult(query=question, chunks=chunks, kind=kind)
+    (answer,) = form_answers([found], ExtractiveAnswers(confidence=0), sentence_vectors)
+    assert sorted({cited.document_id for cited in answer.citations}) == quoted
+    changed = [cited.text for cited in answer.citations if "until" in cited.text]
+    assert len(changed) == len(quoted)

@@ -204,7 +204,7 @@ def test_a_table_answers_by_its_rows_and_never_by_the_names_of_its_columns(head)
 )
 def test_fields_of_a_mail_are_quoted_only_if_asked_for_and_salutations_never(query, quoted):
     fields = "From: Ada <ada@firm.example>\n\nDate: Mon, 29 Jun 2026\n\nSubject: The party\n\n"
-    text = f"{fields}Dear Ben, dear Cleo,\n\nIt moves to 19 September."
+    text = f"{fields}Dear Ben, dear Cleo,\n\nIt moves to 19 September.\n\nKind regards\nAda"
     for suffix, count in ((".eml", quoted), (".md", 4)):
         chunk = ScoredChunk("c", f"mail{suffix}", 0, len(text), text, 1.0)
         read = read_passages(query, [chunk], sentence_vectors)

@@ -1,8 +1,8 @@
-"""Documents that a question's name rules out; `test_confidence` tests names that none holds."""
+"""Names of a question; `test_confidence` tests names that no passage holds."""
 
 import pytest
 
-from rag_pipeline.answering.naming import capitalized, documents_of_others, of_named
+from rag_pipeline.answering.naming import capitalized, of_named
 from rag_pipeline.datamodels import Document, ScoredChunk
 
 
@@ -10,37 +10,6 @@ def chunk(document_id: str, title: str, text: str = "It lasts for two years.") -
     return ScoredChunk(
         f"{document_id}#0-{len(text)}", document_id, 0, len(text), text, 1.0, title=title
     )
-
-
-NORDHAVN = chunk("nordhavn.pdf", "Consulting Agreement with Nordhavn Shipping")
-QUILLON = chunk("quillon.pdf", "Mutual Agreement with Quillon Robotics")
-VISIT = chunk("visit.md", "Visit of Nordhavn")
-LEAVE = chunk("leave.md", "Leave policy")
-MAIL = chunk("mail.eml", "Re: meeting", "Nordhavn asked for a longer term.")
-
-
-@pytest.mark.parametrize(
-    ("question", "chunks", "others"),
-    [
-        ("How long does the term of Nordhavn last?", [NORDHAVN, QUILLON, MAIL], {"quillon.pdf"}),
-        ("How long does the term last?", [NORDHAVN, QUILLON, MAIL], set()),
-        # Both titles have the word.
-        ("How long does the Consulting Agreement last?", [QUILLON, NORDHAVN], set()),
-        # The best chunk is of another document: the name may stand in its text.
-        ("How long does the term of Nordhavn last?", [MAIL, NORDHAVN, QUILLON], set()),
-        ("How long does the term of Nordhavn last?", [], set()),
-        # Two of four titles have the name.
-        (
-            "How long does the Nordhavn agreement last?",
-            [NORDHAVN, VISIT, QUILLON, LEAVE],
-            {"quillon.pdf", "leave.md"},
-        ),
-    ],
-)
-def test_a_name_in_a_title_rules_out_documents_without_it(
-    question: str, chunks: list[ScoredChunk], others: set[str]
-) -> None:
-    assert documents_of_others(question, chunks) == others
 
 
 @pytest.mark.parametrize(
