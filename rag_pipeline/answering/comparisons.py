@@ -86,9 +86,9 @@ class Comparison:
         sides = sides_of(found.query)
         if not sides and (pair := compared_versions(found)):
             sentences = _of_versions(found, pair, *self._how(confidence=0.0))
-            rows = [(d, as_answer(0.0, s).citations) for d, s in zip(pair, sentences, strict=True)]
-            if all(citations for _, citations in rows):
-                return _compared(rows, ranked.confidence)
+            quotes = [as_answer(0.0, own).citations for own in sentences]
+            if all(quotes):
+                return _compared([*zip(pair, quotes, strict=True)], ranked.confidence)
         by_name = self._by_name(found, sides, ranked.confidence) if sides else None
         answer = by_name or self._by_document(found)
         told = [row for row in answer.table if row.number is not None]

