@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 from rag_pipeline.config.models import EmbeddingSettings, InputType, TokenStarts
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import MissingExtraError
-from rag_pipeline.models.providers.e5_file import WIDTH, E5File
+from rag_pipeline.models.providers.e5_file import E5File
+from rag_pipeline.models.providers.encoder import WIDTH, encoder
 from rag_pipeline.models.providers.packaged import (
     on_all_cores,
     open_session,
@@ -87,7 +88,7 @@ class GuessedE5(E5Embedding):
 
 
 class _E5:
-    identity = f"e5:multilingual-e5-small:q4:{_MODEL_SHA256[:12]}"
+    identity = f"e5:multilingual-e5-small:w8a8:{_MODEL_SHA256[:12]}"
     dimension = WIDTH
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
@@ -161,7 +162,7 @@ def _file() -> E5File:
 
 @cache
 def _session() -> "onnxruntime.InferenceSession":
-    return open_session(_file().onnx())
+    return open_session(encoder(_file()))
 
 
 def _tokens(texts: Sequence[str]) -> list[list[int]]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Span, Vectors
+from rag_pipeline.models.providers.encoder import WIDTH, encoder
+from rag_pipeline.models.providers.minilm_file import MiniLMFile
 from rag_pipeline.models.providers.packaged import (
     on_all_cores,
     open_session,
@@ -81,7 +83,7 @@ class MiniLM:
     tokens are cut, as in the original.
     """
 
-    identity = f"minilm:all-MiniLM-L6-v2:int8:{_MODEL_SHA256[:12]}:{MAX_TOKENS}"
+    identity = f"minilm:all-MiniLM-L6-v2:w8a8:{_MODEL_SHA256[:12]}:{MAX_TOKENS}"
     dimension = 384
 
     def __init__(self) -> None:
@@ -119,17 +121,14 @@ class MiniLM:
 
 def _pass(tokens: Sequence[Sequence[int]]) -> tuple[Vectors, Vectors]:
     width = max(map(len, tokens))
-    ids = np.zeros((len(tokens), width), np.int64)
-    mask = np.zeros((len(tokens), width), np.int64)
-    for row, numbers in enumerate(tokens):
-        ids[row, : len(numbers)] = numbers
-        mask[row, : len(numbers)] = 1
     with _OPENING:  # Only one thread may open the model.
         session = _session()
-    (hidden,) = session.run(
-        ["last_hidden_state"],
-        {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)},
-    )
+    x = np.zeros((len(tokens), width, WIDTH), np.float32)
+    mask = np.zeros((len(tokens), width), np.int32)
+    for row, numbers in enumerate(tokens):
+        x[row, : len(numbers)] = _file().embedded(np.array(numbers))
+        mask[row, : len(numbers)] = 1
+    (hidden,) = session.run(None, {"x": x, "mask": mask})
     weights = mask[:, :, None].astype(np.float32)
     pooled = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
     return pooled / np.linalg.norm(pooled, axis=1, keepdims=True), hidden
@@ -209,8 +208,13 @@ _OPENING = Lock()
 
 
 @cache
+def _file() -> MiniLMFile:
+    return MiniLMFile(packaged_file(*_MODEL, _MODEL_SHA256))
+
+
+@cache
 def _session() -> "onnxruntime.InferenceSession":
-    return open_session(str(packaged_file(*_MODEL, _MODEL_SHA256)))
+    return open_session(encoder(_file()))
 
 
 @cache
