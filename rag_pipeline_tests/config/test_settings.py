@@ -16,8 +16,8 @@ CHATS = {
     "own": "openai:http://127.0.0.1:1/v1:llama:None:None:1024",
 }
 EMBEDDERS = {
-    "minilm": "minilm:all-MiniLM-L6-v2:int8:8199be6f699a:256",
-    "tokens": "minilm:all-MiniLM-L6-v2:int8:8199be6f699a:256:tokens",
+    "minilm": "minilm:all-MiniLM-L6-v2:w8a8:8199be6f699a:256",
+    "tokens": "minilm:all-MiniLM-L6-v2:w8a8:8199be6f699a:256:tokens",
     "openai": "openai:https://api.openai.com/v1:text-embedding-3-small:256:whole",
     "other": "openai:http://127.0.0.1:1/v1:e5:384:whole",
     "voyage": "voyage:https://api.voyageai.com/v1:voyage-context-3:1024:32000",

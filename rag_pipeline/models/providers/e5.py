@@ -18,7 +18,7 @@ from rag_pipeline.config.models import EmbeddingSettings, InputType, TokenStarts
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.models.providers.e5_file import E5File
-from rag_pipeline.models.providers.encoder import WIDTH, encoder
+from rag_pipeline.models.providers.encoder import WIDTH, encoder, run
 from rag_pipeline.models.providers.packaged import (
     on_all_cores,
     open_session,
@@ -131,17 +131,9 @@ def _embedded(texts: Sequence[str]) -> Vectors:
 
 def _pass(windows: Sequence[Sequence[int]]) -> Vectors:
     """Return the mean of the last layer over the tokens of each window."""
-    x = np.zeros((len(windows), max(map(len, windows)), WIDTH), np.float32)
-    mask = np.zeros(x.shape[:2], np.int32)
-    for row, ids in enumerate(windows):
-        x[row, : len(ids)] = _file().embedded(np.array(ids))
-        mask[row, : len(ids)] = 1
     with _LOCK:
         session = _session()
-    (states,) = session.run(None, {"x": x, "mask": mask})
-    weights = mask[..., None].astype(np.float32)
-    means: Vectors = (states * weights).sum(axis=1) / weights.sum(axis=1)
-    return means
+    return run(session, _file(), windows)[0]
 
 
 _LOCK = RLock()

@@ -26,6 +26,7 @@ class E5File:
     """The vocabulary and the tensors of a model file in the format E5S1."""
 
     layers = 12
+    loud = (15, 35, 321)
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:

@@ -5,10 +5,14 @@ scale, so the vector of a text does not depend on its batch.
 """
 
 import struct
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 WIDTH = 384
 _HEADS = 12
@@ -38,12 +42,21 @@ class Weights(Protocol):
     """
 
     layers: int
+    loud: Sequence[int]
+    """Channels of the norms' output with values up to ten times those of the others.
+
+    They set the scale of a token and leave few of the 256 numbers to the others. So they are halved
+    and multiplied twice. Source: Zhao et al., Outlier Channel Splitting, ICML 2019.
+    """
 
     def matrix(self, name: str) -> Matrix:
         """Return the numbers and scales of a matrix."""
 
     def floats(self, name: str) -> Floats:
         """Return a bias, or the weight or bias of a norm."""
+
+    def embedded(self, ids: npt.NDArray[np.int64]) -> Floats:
+        """Return the input of the first layer for the tokens of one text, shape (tokens, 384)."""
 
 
 def in_8_bits(matrix: Floats) -> Matrix:
@@ -62,19 +75,37 @@ def encoder(weights: Weights) -> bytes:
     x = graph.norm(["x"], "emb.ln")
     for layer in range(weights.layers):
         at = f"l{layer}."
-        rows = graph.rows(x)
-        parts = [graph.product(rows, at + part) for part in "qkv"]
+        rows = graph.rows(graph.split(x))
+        parts = [graph.product(rows, at + part, split=True) for part in "qkv"]
         bias = graph.tensor(np.concatenate([weights.floats(f"{at}{part}.b") for part in "qkv"]))
         attended = graph.node("MultiHeadAttention", [*parts, bias, "mask"], num_heads=_HEADS)
         changed = graph.product(graph.rows(attended), at + "ao")
         x = graph.norm([changed, x], at + "aln", weights.floats(at + "ao.b"))
-        inner = graph.product(graph.rows(x), at + "fi")
+        inner = graph.product(graph.rows(graph.split(x)), at + "fi", split=True)
         bent = graph.node("BiasGelu", [inner, graph.tensor(weights.floats(at + "fi.b"))])
         numbers, scales = weights.matrix(at + "fo")
         lift = np.float32(_LIFT) * numbers.sum(axis=0, dtype=np.float32) * scales
         changed = graph.product(graph.lifted_rows(bent), at + "fo")
         x = graph.norm([changed, x], at + "oln", weights.floats(at + "fo.b") - lift)
     return graph.model(x)
+
+
+def run(
+    session: "onnxruntime.InferenceSession", weights: Weights, texts: Sequence[Sequence[int]]
+) -> tuple[Floats, Floats]:
+    """Run the layers on the token ids of texts.
+
+    Return the mean of each text's states, shape (texts, 384), and all states, shape (texts, tokens,
+    384).
+    """
+    x = np.zeros((len(texts), max(map(len, texts)), WIDTH), np.float32)
+    mask = np.zeros(x.shape[:2], np.int32)
+    for row, ids in enumerate(texts):
+        x[row, : len(ids)] = weights.embedded(np.array(ids))
+        mask[row, : len(ids)] = 1
+    (states,) = session.run(None, {"x": x, "mask": mask})
+    held = mask[..., None].astype(np.float32)
+    return (states * held).sum(axis=1) / held.sum(axis=1), states
 
 
 class _Graph:
@@ -92,6 +123,14 @@ class _Graph:
         own += [] if bias is None else [bias]
         return self.node(kind, [*inputs, *map(self.tensor, own)], epsilon=_EPSILON)
 
+    def split(self, x: str) -> str:
+        """Halve the loud channels, and append them once more."""
+        halves = np.ones(WIDTH, np.float32)
+        halves[list(self._weights.loud)] = 0.5
+        halved = self.node("Mul", [x, self.tensor(halves)])
+        again = self.node("Gather", [halved, self.tensor(np.array(self._weights.loud))], axis=2)
+        return self.node("Concat", [halved, again], axis=2)
+
     def rows(self, x: str) -> tuple[str, str, str]:
         """Return each row in 8 bits around 128, the number 128, and the scale of each row."""
         most = self.node("ReduceMax", [self.node("Abs", [x]), self._last], keepdims=1)
@@ -104,20 +143,20 @@ class _Graph:
         lifted = self.node("Mul", [self.node("Div", [self._number(255), most]), lift])
         return self._rounded(x, most, 255, self.node("Add", [lifted, self._number(0.5)]), 0)
 
-    def _rounded(
-        self, x: str, most: str, size: int, start: str, zero: int
-    ) -> tuple[str, str, str]:
+    def _rounded(self, x: str, most: str, size: int, start: str, zero: int) -> tuple[str, str, str]:
         scaled = self.node("Mul", [x, self.node("Div", [self._number(size), most])])
         # The cast cuts the fraction off.
         rounded = self.node("Cast", [self.node("Add", [scaled, start])], to=_TYPES["uint8"])
         scale = self.node("Div", [most, self._number(size)])
         return rounded, self.tensor(np.array(zero, np.uint8)), scale
 
-    def product(self, rows: tuple[str, str, str], name: str) -> str:
+    def product(self, rows: tuple[str, str, str], name: str, *, split: bool = False) -> str:
         """Multiply rows by a matrix."""
         numbers, zero, scale = rows
-        matrix, scales = map(self.tensor, self._weights.matrix(name))
-        inputs = [numbers, matrix, self._number(1), scales, zero]
+        matrix, scales = self._weights.matrix(name)
+        if split:
+            matrix = np.concatenate([matrix, matrix[list(self._weights.loud)]])
+        inputs = [numbers, self.tensor(matrix), self._number(1), self.tensor(scales), zero]
         return self.node("Mul", [self.node("MatMulIntegerToFloat", inputs), scale])
 
     def node(self, kind: str, inputs: list[str], **settings: int | float) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Span, Vectors
-from rag_pipeline.models.providers.encoder import WIDTH, encoder
+from rag_pipeline.models.providers.encoder import encoder, run
 from rag_pipeline.models.providers.minilm_file import MiniLMFile
 from rag_pipeline.models.providers.packaged import (
     on_all_cores,
@@ -120,18 +120,10 @@ class MiniLM:
 
 
 def _pass(tokens: Sequence[Sequence[int]]) -> tuple[Vectors, Vectors]:
-    width = max(map(len, tokens))
     with _OPENING:  # Only one thread may open the model.
         session = _session()
-    x = np.zeros((len(tokens), width, WIDTH), np.float32)
-    mask = np.zeros((len(tokens), width), np.int32)
-    for row, numbers in enumerate(tokens):
-        x[row, : len(numbers)] = _file().embedded(np.array(numbers))
-        mask[row, : len(numbers)] = 1
-    (hidden,) = session.run(None, {"x": x, "mask": mask})
-    weights = mask[:, :, None].astype(np.float32)
-    pooled = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
-    return pooled / np.linalg.norm(pooled, axis=1, keepdims=True), hidden
+    means, hidden = run(session, _file(), tokens)
+    return means / np.linalg.norm(means, axis=1, keepdims=True), hidden
 
 
 _ASKING = (

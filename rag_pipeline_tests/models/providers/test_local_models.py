@@ -61,7 +61,7 @@ def test_a_model_of_a_folder_embeds_as_it_does_elsewhere(
     (batch,) = embedder.batches(TEXTS)
     made = embedder.embed([TEXTS[i] for i in batch], input_type)
     expected = MiniLM().embed([TEXTS[i] for i in batch])
-    np.testing.assert_allclose(made, expected, atol=1e-3)  # int8: batches round differently
+    assert (made * expected).sum(axis=1).min() > 0.998  # MiniLM rounds to 8 bits
     assert "my-minilm" in embedder.identity
 
 

@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 
 from rag_pipeline.models.providers.minilm import (
+    _MODEL,
     MAX_TOKENS,
     TOKENS_PER_BATCH,
     MiniLM,
     MiniLMTokens,
     load_tokenizer,
 )
+from rag_pipeline.models.providers.packaged import open_session, packaged_file
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +26,23 @@ def test_vectors_are_unit_length_and_near_for_the_like_minded(model):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert vectors[0] @ vectors[1] > 0.8
     assert vectors[0] @ vectors[2] < 0.2
+
+
+def test_vectors_are_nearly_those_of_the_packaged_graph(model):
+    """The packaged graph multiplies the same weights as floats."""
+    session = open_session(str(packaged_file(*_MODEL)))
+    texts = [
+        "Is the receiving party allowed to keep a copy?",
+        "Die Kündigungsfrist beträgt drei Monate.",
+        "7.2 (a) USD 1,250.00 | 30 days | n/a\n" * 9,
+        "word " * 300,
+    ]
+    for text, vector in zip(texts, model.embed(texts), strict=True):
+        ids = np.array([load_tokenizer(MAX_TOKENS).encode(text).ids])
+        inputs = {"attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        (states,) = session.run(["last_hidden_state"], {"input_ids": ids, **inputs})
+        mean = states[0].mean(axis=0)
+        assert vector @ mean / np.linalg.norm(mean) > 0.9985
 
 
 def test_a_vector_does_not_depend_on_its_batch(model):
