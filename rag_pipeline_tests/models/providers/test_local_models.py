@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rag_pipeline.calls import CallCache
