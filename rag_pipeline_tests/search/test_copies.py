@@ -21,7 +21,7 @@ from rag_pipeline_tests.testing.corpora import (
 )
 
 ACME, COPY, SAVED = "nda/acme.txt", "archive/2021/acme.txt", "nda/acme copy.md"
-ASKED = "How long does confidentiality last under the Acme NDA?"
+ASKED = "How long does confidentiality last under the NDA of Acme Rockets?"
 
 
 def found(corpus: Corpus, **request: Any) -> tuple[str, tuple[str, ...]]:
