@@ -6,6 +6,7 @@ The file has 4-bit weights in blocks of 32 with one scale each (Q4_0).
 import mmap
 import struct
 from array import array
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +27,7 @@ class E5File:
     """The vocabulary and the tensors of a model file in the format E5S1."""
 
     layers = 12
-    loud = (15, 35, 321)
+    loud: Sequence[int] = (15, 35, 321)
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:

@@ -1,7 +1,7 @@
 """Read the ONNX file of all-MiniLM-L6-v2, which has 8-bit weights with a scale for each output."""
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ class MiniLMFile:
     """The tensors of the model file. Field numbers are from onnx.proto."""
 
     layers = 6
-    loud = (63, 99, 157, 223, 267, 338)
+    loud: Sequence[int] = (63, 99, 157, 223, 267, 338)
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
