@@ -28,7 +28,7 @@ from rag_pipeline_tests.testing.corpora import (
     write_corpus,
     write_documents,
 )
-from rag_pipeline_tests.testing.dagster_projects import HOME, command, running, wait_for
+from rag_pipeline_tests.testing.dagster_projects import HOME, STORAGE, command, running, wait_for
 from rag_pipeline_tests.testing.servers import free_port
 
 SECONDS = 1800
@@ -309,7 +309,7 @@ def daemon_of(
     folder = corpora[0].file.parents[1]
     home, project = folder / "home", folder / "definitions.py"
     home.mkdir(exist_ok=True)
-    (home / "dagster.yaml").write_text(HOME + _POOLS)
+    (home / "dagster.yaml").write_text(HOME + STORAGE % home + _POOLS)
     files = [] if empty else [str(corpus.file) for corpus in corpora]
     status = "RUNNING" if on else "STOPPED"
     project.write_text(_DEFINITIONS % (fast, str(folder / "fault"), files, status))

@@ -178,7 +178,8 @@ def test_a_webhook_that_refuses_is_named_by_its_variable_alone(webhook, monkeypa
         post(VARIABLE, "tiny", "text")
 
 
-def test_the_shipped_instance_file_says_what_dagster_understands(tmp_path):
+def test_the_shipped_instance_file_says_what_dagster_understands(tmp_path, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     shutil.copy(ROOT / "dagster.yaml", tmp_path)
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         queue = instance.get_concurrency_config()
