@@ -26,8 +26,8 @@ from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.config.assistant import AssistantSettings
 from rag_pipeline.datamodels import Document, Query, SearchRequest, SearchResult
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.store import quoted
+from rag_pipeline_tests.testing.dagster_projects import run
 
 DATA = Path(__file__).parents[1] / "data"
 HELD_OUT = 4

@@ -28,7 +28,7 @@ def build(file: Path) -> dict[str, float]:
     warnings.simplefilter("ignore")
     from rag_pipeline.config import load_config
     from rag_pipeline.models.providers import open_embedder
-    from rag_pipeline.orchestration.one_run import run
+    from rag_pipeline_tests.testing.dagster_projects import run
 
     config = load_config(file)
     embedder: Any = open_embedder(config.embeddings["minilm"])  # loaded before, as by a server

@@ -303,13 +303,20 @@ class Daemon:
 
 @contextmanager
 def daemon_of(
-    corpora: list[Corpus], fast: bool = True, on: bool = True, empty: bool = False
+    corpora: list[Corpus],
+    fast: bool = True,
+    on: bool = True,
+    empty: bool = False,
+    kept: bool = True,
 ) -> Iterator[Daemon]:
-    """Start a daemon, with its sensors on or off, or with a code location that defines nothing."""
+    """Start a daemon, with its sensors on or off, or with a code location that defines nothing.
+
+    With `kept`, its history is in the storage of the shipped `dagster.yaml`.
+    """
     folder = corpora[0].file.parents[1]
     home, project = folder / "home", folder / "definitions.py"
     home.mkdir(exist_ok=True)
-    (home / "dagster.yaml").write_text(HOME + STORAGE % home + _POOLS)
+    (home / "dagster.yaml").write_text(HOME + _POOLS + (STORAGE % home if kept else ""))
     files = [] if empty else [str(corpus.file) for corpus in corpora]
     status = "RUNNING" if on else "STOPPED"
     project.write_text(_DEFINITIONS % (fast, str(folder / "fault"), files, status))

@@ -136,7 +136,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def run_dagster() -> Callable[..., list[Any]]:
     """Return a function that runs a corpus through Dagster, in this process."""
-    from rag_pipeline.orchestration.one_run import run
+    from rag_pipeline_tests.testing.dagster_projects import run
 
     return lambda file, configuration=None: list(run(load_config(file), configuration))
 

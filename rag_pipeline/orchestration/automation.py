@@ -10,13 +10,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.internals import instance_of
 from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, job_name
-from rag_pipeline.orchestration.observing import (
-    SENSOR_SECONDS,
-    LastLook,
-    Observer,
-    build_observing_sensor,
-    following,
-)
+from rag_pipeline.orchestration.observing import SENSOR_SECONDS, LastLook, following
 from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.requests import (
     all_inputs,
@@ -95,19 +89,6 @@ def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.
     ]
 
 
-def build_sensors(workspace: Workspace, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
-    """Return the three sensors of a corpus.
-
-    The observing sensor is always on, because it starts no run. The sensor of stale partitions is
-    on if the corpus file has a `schedule`, because it finishes the scheduled work.
-    """
-    return [
-        build_observing_sensor(workspace.config, Observer(workspace)),
-        _documents_sensor(workspace, jobs, one_run),
-        _stale_sensor(workspace, jobs, one_run),
-    ]
-
-
 def _sensor(
     workspace: Workspace,
     name: str,
@@ -146,7 +127,8 @@ def _sensor(
     return asking
 
 
-def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
+def build_documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
+    """Return the sensor that requests a load of changed files."""
     documents = Step("documents")
 
     def look(workspace: Workspace, context: dg.SensorEvaluationContext) -> Requested:
@@ -180,7 +162,8 @@ def outside_hours(config: CorpusConfig, now: datetime) -> str | None:
     return None if inside else f"outside of sensor_hours, {config.sensor_hours} UTC"
 
 
-def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
+def build_stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
+    """Return the sensor of stale partitions. With a `schedule` it is on, to finish its work."""
     loaded = set(steps(workspace.config))
 
     def look(workspace: Workspace, context: dg.SensorEvaluationContext) -> Requested:

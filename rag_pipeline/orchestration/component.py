@@ -17,10 +17,15 @@ from rag_pipeline.config import CorpusConfig, parse_config
 from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError, blaming
 from rag_pipeline.orchestration.alerts import build_alert_of_mistake, build_alerts
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
-from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
+from rag_pipeline.orchestration.automation import (
+    build_documents_sensor,
+    build_jobs,
+    build_schedules,
+    build_stale_sensor,
+)
 from rag_pipeline.orchestration.checks import build_checks, build_freshness
 from rag_pipeline.orchestration.executors import chosen_executor
-from rag_pipeline.orchestration.observing import Observer
+from rag_pipeline.orchestration.observing import Observer, build_observing_sensor
 from rag_pipeline.orchestration.prompts import build_prompt_assets
 from rag_pipeline.orchestration.secrets import load_secrets
 from rag_pipeline.orchestration.staleness import build_inputs
@@ -176,11 +181,12 @@ def build_definitions(
     executor = executor or chosen_executor()
     one_run = executor is dg.in_process_executor if one_run is None else one_run
     workspace = workspace_type(config)
+    observer = Observer(workspace)
     jobs = build_jobs(workspace, retries, executor)
     aging, watching = build_freshness(config)
     return dg.Definitions(
         assets=[
-            build_inputs(config, Observer(workspace).observe_all),
+            build_inputs(config, observer.observe_all),
             *build_assets(workspace, retries, one_run),
             *build_prompt_assets(config, retries),
         ],
@@ -188,7 +194,9 @@ def build_definitions(
         jobs=list(jobs.values()),
         schedules=build_schedules(config, jobs, one_run),
         sensors=[
-            *build_sensors(workspace, jobs, one_run),
+            build_observing_sensor(config, observer),
+            build_documents_sensor(workspace, jobs, one_run),
+            build_stale_sensor(workspace, jobs, one_run),
             *watching,
             *build_alerts(workspace, one_run),
         ],

@@ -36,18 +36,14 @@ from dagster._core.execution.plan.instance_concurrency_context import (
     InstanceConcurrencyContext as InstanceConcurrencyContext,
 )
 
-# The base class of the context in which Dagster computes staleness.
-from dagster._core.loader import LoadingContext as LoadingContext
+# The plain context in which Dagster computes staleness. The others belong to its servers.
+from dagster._core.loader import LoadingContextForTest as LoadingContextForTest
 
-# The parts of Dagster's SQLite storage, which has no setting for its engines.
-from dagster._core.storage.event_log import SqliteEventLogStorage as SqliteEventLogStorage
-from dagster._core.storage.runs import SqliteRunStorage as SqliteRunStorage
-from dagster._core.storage.schedules import SqliteScheduleStorage as SqliteScheduleStorage
+# Dagster's SQLite storage, which has no setting for its engines.
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage as DagsterSqliteStorage
 
 # The module of a code location, for `remote_origin`.
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin as LoadableTargetOrigin
-from dagster._serdes import ConfigurableClassData as ConfigurableClassData
 
 # The ticks of a schedule, by the cron expressions that Dagster accepts.
 from dagster._utils.schedules import cron_string_iterator as cron_string_iterator
@@ -66,9 +62,8 @@ from dagster_shared.utils.warnings import SupersessionWarning as SupersessionWar
 def unstable() -> Iterator[None]:
     """Hide Dagster's warnings about beta, preview and superseded features inside the block."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        warnings.simplefilter("ignore", dg.PreviewWarning)
-        warnings.simplefilter("ignore", SupersessionWarning)
+        for category in (dg.BetaWarning, dg.PreviewWarning, SupersessionWarning):
+            warnings.simplefilter("ignore", category)
         yield
 
 

@@ -66,14 +66,9 @@ def group_name(config: CorpusConfig) -> str:
     return config.corpus.replace("-", "_")
 
 
-def job_name(config: CorpusConfig, asset: str) -> str:
-    """Return the name of the job that materializes one asset of a corpus."""
-    return identifier(config, f"update_{asset}")
-
-
-def update_job_name(config: CorpusConfig) -> str:
-    """Return the name of the job that brings a whole corpus up to date."""
-    return identifier(config, "bring_up_to_date")
+def job_name(config: CorpusConfig, asset: str = "") -> str:
+    """Return the name of the job that makes one asset, or the whole corpus."""
+    return identifier(config, f"update_{asset}" if asset else "bring_up_to_date")
 
 
 def asset_names(config: CorpusConfig) -> list[str]:

@@ -42,7 +42,7 @@ from rag_pipeline.orchestration.names import (
     asset_key,
     asset_names,
     identifier,
-    update_job_name,
+    job_name,
     upstream_assets,
 )
 from rag_pipeline.orchestration.observing import Observer
@@ -222,7 +222,7 @@ def build_update_job(
                 mine.end(instance, run, log)
 
     @dg.job(
-        name=update_job_name(config),
+        name=job_name(config),
         executor_def=dg.in_process_executor.configured(_AFTER_OUTPUTS, name="in_process"),
         description=f"Bring all of {config.corpus} up to date.",
         tags={"corpus": config.corpus, "dagster/priority": "10"},
@@ -281,12 +281,6 @@ def _begin(workspace: Workspace) -> Work:
 
 
 # --- `rag run` ---
-
-
-def run(config: CorpusConfig, configuration: str | None = None) -> list[Done]:
-    """Make every stale step of the corpus, or of one configuration (see `run_steps`)."""
-    workspace = Workspace(config)
-    return run_steps(RunPlan(workspace, steps(config, configuration)))
 
 
 def run_steps(

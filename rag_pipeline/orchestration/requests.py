@@ -24,7 +24,7 @@ from rag_pipeline.config import CorpusConfig, fingerprint
 from rag_pipeline.errors import ConfigError, counted, explained
 from rag_pipeline.indexing import list_documents, listing_digest, loaded_listing
 from rag_pipeline.orchestration.internals import BulkActionStatus, PartitionBackfill, instance_of
-from rag_pipeline.orchestration.names import asset_key, identifier, job_name, update_job_name
+from rag_pipeline.orchestration.names import asset_key, identifier, job_name
 from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
 from rag_pipeline.pipeline.driver import changed_since_check, passed, refused
 from rag_pipeline.pipeline.planning import (
@@ -99,7 +99,7 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) ->
     config = workspace.config
     found = Survey()
     canceled = canceled_steps(instance, config)
-    runs = instance.get_runs(dg.RunsFilter(job_name=update_job_name(config)), limit=_LOOKED_AT)
+    runs = instance.get_runs(dg.RunsFilter(job_name=job_name(config)), limit=_LOOKED_AT)
     left = next((run.tags[LEFT_TAG].split() for run in runs if LEFT_TAG in run.tags), ())
     running = set(running_steps(instance, config))
     loaded = _last_load(instance, config)
@@ -181,7 +181,7 @@ def _refusal(
     If `inputs` is None, the sources must differ.
     """
     config = workspace.config
-    job = job_of(config, step)
+    job = job_name(config, step.asset if step else "")
     if canceled:
         return f"its last run was canceled; start {job}, or change a file or a setting"
     tags = {PARTITION_TAG: step.partition} if step and step.partition else {}
@@ -296,31 +296,22 @@ def run_request(
     tags = {"corpus": config.corpus, "dagster/max_retries": "0", SOURCES_TAG: sources}
     if inputs is not None:
         tags[INPUTS_TAG] = inputs
-    partition = step.partition if step else None
-    return dg.RunRequest(job_name=job_of(config, step), partition_key=partition, tags=tags)
-
-
-def job_of(config: CorpusConfig, step: Step | None) -> str:
-    """Return the name of the job of a step, or of the job of the whole corpus."""
-    return job_name(config, step.asset) if step else update_job_name(config)
+    asset, partition = (step.asset, step.partition) if step else ("", None)
+    return dg.RunRequest(job_name=job_name(config, asset), partition_key=partition, tags=tags)
 
 
 def is_run_of(config: CorpusConfig, run: dg.DagsterRun) -> bool:
-    """Return whether a run works on a corpus."""
-    by_job = {update_job_name(config), *(job_name(config, name) for name in ASSETS)}
+    """Return whether a run works on a corpus. Runs that only make checks count, too."""
+    by_job = {job_name(config, name) for name in ("", *ASSETS)}
+    selected = {key.asset_key for key in run.asset_check_selection or ()}
+    selected |= run.asset_selection or set()
     mine = {asset_key(config, name) for name in ASSETS}
-    return run.job_name in by_job or not mine.isdisjoint(run.asset_selection or ())
+    return run.job_name in by_job or not mine.isdisjoint(selected)
 
 
 def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext) -> None:
-    """Fail and log a corpus's runs whose process is gone. Runs that only make checks count, too."""
-    mine = {asset_key(config, name) for name in ASSETS}
-
-    def is_ours(run: dg.DagsterRun) -> bool:
-        checked = {key.asset_key for key in run.asset_check_selection or ()}
-        return is_run_of(config, run) or not mine.isdisjoint(checked)
-
-    for run_id in fail_lost_runs(instance_of(context), is_ours):
+    """Fail and log a corpus's runs whose process is gone."""
+    for run_id in fail_lost_runs(instance_of(context), partial(is_run_of, config)):
         context.log.warning(f"run {run_id} is failed: its process is gone")
 
 
@@ -350,7 +341,7 @@ def steps_of(config: CorpusConfig, run: dg.DagsterRun) -> list[Step]:
     assets. A run without a partition counts for all partitions.
     """
     selected, partition = run.asset_selection or (), run.tags.get(PARTITION_TAG)
-    whole, jobs = run.job_name == update_job_name(config), partial(job_name, config)
+    whole, jobs = run.job_name == job_name(config), partial(job_name, config)
     return [
         step
         for step in steps(config)

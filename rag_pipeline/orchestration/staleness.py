@@ -21,7 +21,7 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.events import metadata_of
-from rag_pipeline.orchestration.internals import LoadingContext, data_version, unstable
+from rag_pipeline.orchestration.internals import LoadingContextForTest, data_version, unstable
 from rag_pipeline.orchestration.names import asset_key, base_spec, identifier
 from rag_pipeline.pipeline.driver import kept_outcome
 from rag_pipeline.pipeline.metadata import Materialized
@@ -366,22 +366,12 @@ def found_current(
     )
 
 
-class Statuses(LoadingContext):
+class Statuses:
     """Staleness of partitions as Dagster reports it, cached at the first read."""
 
     def __init__(self, instance: dg.DagsterInstance, graph: Graph) -> None:
-        self._instance, self._loaders = instance, dict[type, Any]()
-        self._resolver = data_version.CachingStaleStatusResolver(instance, graph, self)
-
-    @property
-    def instance(self) -> dg.DagsterInstance:
-        """Return the Dagster instance."""
-        return self._instance
-
-    @property
-    def loaders(self) -> dict[type, Any]:
-        """Return the cached batches of events."""
-        return self._loaders
+        context = LoadingContextForTest(instance)
+        self._resolver = data_version.CachingStaleStatusResolver(instance, graph, context)
 
     def is_fresh(self, key: dg.AssetKey, partition: str | None) -> bool:
         """Return whether Dagster calls a partition fresh."""

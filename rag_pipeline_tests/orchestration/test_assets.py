@@ -9,13 +9,12 @@ from rag_pipeline.indexing import loads, tables
 from rag_pipeline.orchestration import checks
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key, job_name
-from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.orchestration.staleness import found_current
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
-from rag_pipeline_tests.testing.dagster_projects import materialize, write_project
+from rag_pipeline_tests.testing.dagster_projects import materialize, run, write_project
 
 AT_ONCE = dg.RetryPolicy(max_retries=2, delay=0)
 KEY = "recursive_150"

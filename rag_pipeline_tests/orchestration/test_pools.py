@@ -14,7 +14,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.orchestration import assets
 from rag_pipeline.orchestration import one_run as one_run_job
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline.orchestration.names import asset_names, job_name, update_job_name
+from rag_pipeline.orchestration.names import asset_names, job_name
 from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
@@ -75,7 +75,7 @@ def test_loading_and_releasing_leave_the_queue_first(config):
     """Dagster's own queue with a run of each job, in reversed order."""
     definitions = build_definitions(config, one_run=False)
     names = [*asset_names(config), ""]
-    jobs = {name: job_name(config, name) if name else update_job_name(config) for name in names}
+    jobs = {name: job_name(config, name) for name in names}
     tags = {name: definitions.resolve_job_def(job).run_tags for name, job in jobs.items()}
     queued = [dg.DagsterRun(job_name=name, tags=tags[name]) for name in reversed(names)]
     daemon = QueuedRunCoordinatorDaemon(interval_seconds=1)

@@ -16,12 +16,11 @@ from rag_pipeline.errors import ConfigError
 from rag_pipeline.indexing import loads
 from rag_pipeline.orchestration import requests
 from rag_pipeline.orchestration.automation import outside_hours
-from rag_pipeline.orchestration.one_run import run
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs, was_interrupted
 from rag_pipeline.orchestration.requests import SOURCES_TAG
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_documents, write_file
-from rag_pipeline_tests.testing.dagster_projects import ask, execute
+from rag_pipeline_tests.testing.dagster_projects import ask, execute, run
 
 ONE = rule("one")
 NEW = {"new.txt": "The fee of the new agreement is 12 euros."}

@@ -29,7 +29,7 @@ def build(file: Path, until: str = "", configuration: str | None = None) -> None
 
 
 def run(config: CorpusConfig, configuration: str | None = None) -> Iterator[Done]:
-    """Make what is stale as `orchestration.one_run.run` does, in half of its time."""
+    """Make what is stale as `dagster_projects.run` does, in half of its time."""
     yield from _driven(Workspace(config), steps(config, configuration))
 
 

@@ -15,13 +15,16 @@ from urllib.error import URLError
 import dagster as dg
 import pytest
 
-from rag_pipeline.config import load_config
+from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.internals import InMemoryJob, execute_run
 from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.orchestration.observing import graph_of
+from rag_pipeline.orchestration.one_run import run_steps
 from rag_pipeline.orchestration.staleness import Statuses
+from rag_pipeline.pipeline.driver import Done
+from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.servers import free_port
@@ -60,6 +63,11 @@ def seen(file: Path, instance: dg.DagsterInstance) -> list[Step]:
         for step in steps(workspace.config)
         if not look.is_fresh(asset_key(workspace.config, step.asset), step.partition)
     ]
+
+
+def run(config: CorpusConfig, configuration: str | None = None) -> list[Done]:
+    """Make every stale step of the corpus, or of one configuration, as `rag run` does."""
+    return run_steps(RunPlan(Workspace(config), steps(config, configuration)))
 
 
 def named(request: dg.RunRequest | dg.DagsterRun) -> tuple[str, str | None]:
@@ -105,7 +113,7 @@ storage:
 """
 DEFINITIONS = """
 import dagster as dg
-from rag_pipeline.config import load_config
+from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.orchestration import automation, observing
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor

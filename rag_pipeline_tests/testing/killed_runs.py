@@ -60,7 +60,7 @@ def interrupted(engine, batches, *others):
     return build(engine, read(), *others)
 lexical.build_lexical_index = interrupted
 
-from rag_pipeline.orchestration.one_run import run
+from rag_pipeline_tests.testing.dagster_projects import run
 print("ready", flush=True)
 sys.stdin.read()
 for result in run(load_config(sys.argv[1])):
