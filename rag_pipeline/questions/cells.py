@@ -120,11 +120,17 @@ def _tables(document: Document) -> Iterator[list[Row]]:
         return
     for is_row, lines in groupby(_lines(document.text), lambda line: line[2].startswith("|")):
         every = list(lines) if is_row else []
-        rows = [Row(start, end, [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]])
+        rows = [Row(start, end, [_cell(c) for c in re.split(r"(?<!\\)\|", line)[1:-1]])
                 for start, end, line in every if not _RULE.fullmatch(line.strip())]  # fmt: skip
         # Without a rule, the lines go on with a table whose head stands elsewhere.
         if len(rows) < len(every):
             yield rows
+
+
+def _cell(text: str) -> str:
+    """Return a cell without the marks of code, escapes and the brackets of a link."""
+    plain = re.sub(r"`|\\(?=[_*|])", "", text).strip()
+    return re.sub(r"^\[([^\[\]]+)\]$", r"\1", plain)
 
 
 def _lines(text: str) -> Iterator[tuple[int, int, str]]:
@@ -170,7 +176,7 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
             question = _under(head[column], f"“{name}”")  # the size is not of the place
         if len(head) == 2 and _FORM.fullmatch(head[1]):
             question = of_form.format(name)
-        if said.strip("-–/? ") and len(said) <= _LONGEST and question:
+        if said.strip("-–—/? ") and len(said) <= _LONGEST and question:
             yield Cell(body[number], said, question, language)
 
 
@@ -178,7 +184,8 @@ def _is_head(cells: Sequence[str]) -> bool:
     words = [c.strip() for c in cells]
     is_full = len(words) > 1 and all(words) and len({*words}) == len(words)
     numbers = [w for w in words if _NUMBER.fullmatch(w)]
-    return is_full and all(re.fullmatch(r"\d{4}", number) for number in numbers)
+    is_prose = not any(re.search(r"\d\.\d|\(\)|\d.* -?\d", word) for word in words)
+    return is_full and is_prose and all(re.fullmatch(r"\d{4}", number) for number in numbers)
 
 
 def _is_name(cell: str) -> bool:
@@ -196,7 +203,7 @@ def _language(head: Sequence[str], document: Document) -> str:
     german = sum(w in dictionary("de") or _article(w) != "" for w in words)
     english = sum(w in dictionary("en") for w in words)
     is_known = max(german, english) >= max(len(words), 3)
-    if of_text not in ("", "de", "en") and not (is_known and _is_sheet(document)):
+    if of_text and not (_is_sheet(document) and (is_known or of_text in _WORDS)):
         return of_text
     return "de" if german > english or (german == english and of_text == "de") else "en"
 
@@ -282,6 +289,7 @@ _WORDS = {
 
 def _in_unit(heading: str, said: str, unit: str) -> str:
     """Return " in GBP per hour" by the heading and by the column of units, or ""."""
+    unit = re.sub(r"^(?:per|pro|je|an?) ", "", unit, flags=re.I)
     own = _UNIT.search(heading.replace("_", " "))
     is_counted = re.search(r"(?:quantity|amount|stock|menge|anzahl|bestand)\s*$", heading, re.I)
     shown = own[0].strip(" ()[]:") if own else ""

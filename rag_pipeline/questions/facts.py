@@ -66,7 +66,8 @@ _LIMITED = re.compile(
 """The start of a sentence that limits the sentence before it."""
 _ENTRY = re.compile(
     r"^(?P<indent>[ \t]*)(?:[-*] )?`{0,2}(?P<names>(?:-\w[^\n,]{0,12}, )?(?P<name>--\w[\w-]{2,30}|"
-    r"[A-Z][A-Z\d]*_[A-Z\d_]+|[A-Z][A-Za-z]{4,}=)[^\s`,]{0,20}(?: [^\s`,]{1,20}){0,2})`{0,2}"
+    r"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+(?!_)|[A-Z][A-Za-z]{4,}=)[^\s`,]{0,20}"
+    r"(?: [^\s`,]{1,20}){0,2})`{0,2}"
     r"(?:\n(?P=indent)[ \t]+|[ \t]{2,}|[ \t]+[-–—][ \t]+|:[ \t]+)"
     r"(?P<text>[^\W\d_]\w* [^\n]+(?:\n(?P=indent)[ \t]{2,}[^\s-][^\n]*)*)"
     r"(?=\n[ \t]*\n|\n(?P=indent)[-*`]|\s*\Z)",
@@ -96,7 +97,7 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
     language = language_of(document.text) or "en"
     for cell in asked_cells(document):
         row = document.text[cell.row.start : cell.row.end]
-        value = (at := row.find(cell.said), at + len(cell.said))
+        value = (at := max(0, row.find(cell.said)), at + len(cell.said))
         place = document.document_id, cell.row.start, cell.row.end, row
         yield StatedFact("cell", *place, value, language=cell.language, question=cell.question)
     if language in READ:
@@ -110,9 +111,6 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
     text = _CODE.sub(lambda code: re.sub(r"\S", " ", code[0]), document.text)
     heading, is_listed, before = "", False, ""
     spans = sentence_spans(text)
-    indents = [_indent(text, start) for start, end in spans if end - start >= _SENTENCE[0]]
-    # Nearly all lines of a manual page are indented. Text further right belongs to an entry.
-    base = min((i for i in indents if i or 5 * indents.count(0) > len(indents)), default=0)
     words = Counter(re.findall(r"\b[a-zäöüß]+\b", text))
     large = Counter(re.findall(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][a-zäöüß]*\b", text))
     proper = {word.lower() for word, n in large.items() if n > words[word.lower()]}
@@ -126,20 +124,20 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         is_in_text = all(is_small(w.casefold()) for w in title.split() if not w.islower())
         return title.lower() if language == "en" and is_in_text else title
 
+    # Other lines, such as an item of a list or a comment in code, only look like headings.
+    is_markdown = next(headings(text), None) is not None
     sections = list(sections_of(text, spans))
     often = Counter([document.title, *(head for head, *_ in sections)])
     for head, begin, past, is_marked in sections:
         begin = past - len(text[begin:past].lstrip())
         begin += len(numbering[0]) if (numbering := _NUMBERING.match(text, begin, past)) else 0
-        topic, body = shown(head), _STEP.sub("", plain(text[begin:past]))
+        topic, body = shown(head), _STEP.sub("", plain(document.text[begin:past]))
         prose = plain(_INLINE.sub("code", text[begin:past]))
-        is_alone = often[head] == 1 and asks_for(topic)
+        is_alone = often[head] == 1 and asks_for(topic) and (is_marked or not is_markdown)
         if is_alone and is_about("" if is_marked else topic, prose, language):
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), subject=topic)
     persons = tuple(persons_in(text))
-    # Other lines, such as an item of a list or a comment in code, only look like headings.
-    is_markdown = next(headings(text), None) is not None
     for start, end in spans:
         raw, last = text[start:end], before
         before = raw
@@ -151,7 +149,8 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         is_listed = last.endswith(":") or (is_listed and bool(_ITEM.match(raw)))
         if not _SENTENCE[0] <= end - start <= _SENTENCE[1] or (is_listed and _ITEM.match(raw)):
             continue
-        if _indent(text, start) > base + 2:
+        # A sentence of a manual page, or of another indented text, belongs to an entry above it.
+        if _indent(text, start) > 2:
             continue
         begin = start + _prefix(raw)
         sentence = _LED.sub(lambda led: led[1].upper(), plain(text[begin:end]))
@@ -233,7 +232,7 @@ def _entries(document: Document, language: str) -> Iterator[StatedFact]:
         if named[name] == 1 and name not in _COMMON and len(said) <= _SENTENCE[1] and is_whole:
             place = document.document_id, found.start("names"), found.end("text"), said
             kind: FactKind = "option" if name[0] == "-" else "section"
-            yield StatedFact(kind, *place, (0, len(said)), subject=name)
+            yield StatedFact(kind, *place, (0, len(said)), subject=name.rstrip("="))
 
 
 def _abbreviations(found: tuple[str, int, int, str], about: str) -> Iterator[StatedFact]:

@@ -13,7 +13,7 @@ FormKind = Literal["definition", "statement", "rule"]
 MOST_WORDS = (11, 18)
 """Maximum words of a subject and of the rest of a clause."""
 NO_SUBJECT = re.compile(
-    r"(?:it|they|he|she|we|you|i|this|these|those|that|there|here|such|who|what|which|one|another|"
+    r"(?:how|why|it|they|he|she|we|you|i|this|these|those|that|there|here|such|who|what|which|one|another|"
     r"none|nobody|nothing|no|neither|both|all|some|others?|most|many|any|few|much|and|or|but|nor|"
     r"then|also|thus|so|however|please|not|note|see|herein\w*|there\w+|its|his|her|their|our|my|"
     r"your|anything|everything|something|sections?|chapters?|clauses?|"
@@ -133,21 +133,12 @@ def is_vague(subject: str, about: str) -> bool:
     return noun is not None and (noun[1] or noun[2]).casefold() not in about.casefold()
 
 
-def _asks(template: str) -> Callable[[re.Match[str]], Asked | None]:
-    def make(found: re.Match[str]) -> Asked | None:
-        if not is_subject(found["s"]) or ITSELF.match(found["s"]):
-            return None
-        base = re.sub(r"s(?= of| on| to|$)", "", re.sub(r"ies$", "y", found["v"]), count=1)
-        question = template.format(**found.groupdict(), base=base)
-        return Asked("statement", question, found.start("o"))
-
-    return make
-
-
 def _is_a(found: re.Match[str]) -> Asked | None:
     words = found["s"].split()
     is_term = words[0] in ("a", "an") or all(w[0].isupper() for w in words)
     if not is_term or not is_subject(found["s"]) or re.match(r"[A-Z]+ies\b", found["s"]):
+        return None
+    if words[1:2] in (["related"], ["similar"], ["typical"]):
         return None
     if words[0] in ("a", "an") and not found["o"].startswith("a"):
         return None  # "A simple example is the sum of …" defines nothing.
@@ -164,7 +155,7 @@ def _barred(found: re.Match[str]) -> Asked | None:
         return None
     if re.search(
         r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely|unless|but)\b|"
-        r"\b(?:because|except|until)\b|^(?:mean|be either|be both|be able) ",
+        r"\b(?:because|except|until|so|since|whereas)\b|^(?:mean|be either|be both|be able) ",
         rest,
     ):
         return None
@@ -173,6 +164,8 @@ def _barred(found: re.Match[str]) -> Asked | None:
     if verb in ("shall", "must"):
         verb = "may" if DUTY.match(rest) else "will"
     elif verb == "may" and rest.startswith("be "):
+        if not DUTY.match(rest):
+            return None  # "Money may not be a remedy" forbids nothing.
         verb = "can"
     return Asked("rule", f"{verb} {found['s']} {rest}", 0)
 
@@ -210,13 +203,6 @@ def _passive(template: str) -> Callable[[re.Match[str]], Asked | None]:
 
 _BE = "is|are|was|were"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
-    (r"(?P<s>.+?) (?P<v>is|are|was|were) used (?P<o>(?:to|for) \w.+)",
-     _asks("what {v} {s} used for")),
-    (r"(?P<s>.+?) (?P<v>contains|includes|specifies|describes|requires|determines|measures|"
-     r"prevents|defines|generates|returns|represents|controls|consists of|depends on|"
-     r"defaults to) (?P<o>(?!(?:for|of|in|on|to|at|by|with|from|and|or|are|is|can|as|that|which)\b)"
-     r"\w\S* \S+ .+)",
-     _asks("what does {s} {base}")),
     (rf"(?P<s>.+?) (?P<v>{_BE}|shall|will)(?P<be> be)? (?P<rest>(?:governed|caused|triggered|"
      r"replaced|determined|defined|controlled|identified|represented|separated|affected|influenced))"
      r"(?: by,? and (?:\w+ ){1,4}in accordance with| by) (?P<o>(?!\w+ing\b)\w.+)",

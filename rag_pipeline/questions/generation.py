@@ -192,7 +192,7 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
         held = [
             name
             for name in names
-            if name.removeprefix("the file ").strip("“”").casefold() in question.casefold()
+            if re.search(rf"(?<![\w-]){re.escape(_bare(name))}(?![\w-])", question, re.IGNORECASE)
         ]
         if held and fact.kind not in ("cell", "section"):
             tried = [question]
@@ -206,6 +206,10 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
             problem = found
     certifier.refuse(problem)
     return None
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("the file ").strip("“”")
 
 
 def _section_of(question: str, fact: StatedFact) -> str:

@@ -22,7 +22,6 @@ _NO_GERMAN = re.compile(
     r"stattdessen|dabei|dazu|dafür|daher|deshalb|jedoch|auch|z\.B|d\.h|bzw)\b|^Nicht |"
     r"[:;“”„»«\"()\[\]]"
 )
-_PARTICLE = "(?P<p>(?: (?:aus|an|ab|auf|ein|fest|vor|zurück|um|zu))?)"
 _LED = r"(?!(?:der|er|es|man|sie|ich|wir|Sie|du|nur|sich) )"
 _SAID = r"(?:(?!\bkein|\bnicht\b).)+"
 _SUBJECT = (
@@ -124,8 +123,7 @@ def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | N
         question = " ".join(template.format(**parts).split())
         if "person" in parts:
             return Asked(kind, question, found.start("person"), found.end("person"))
-        start = found.start("v" if question.startswith("wie kann man") else "o")
-        return Asked(kind, question, start if kind != "rule" else 0)
+        return Asked(kind, question, found.start("o") if kind != "rule" else 0)
 
     return make
 
@@ -137,19 +135,12 @@ GERMAN: tuple[tuple[FormKind, str, str], ...] = (
     ("statement", r"(?P<rest>(?:die|das|den|der|um|für|über) [^,]{4,70}) (?P<v>übernimmt|übernahm|"
      r"leitet|leitete|betreut|organisiert|macht|hält|hat|führt|kümmert sich|entscheidet) "
      r"(?P<person>[A-ZÄÖÜ][\w.-]*(?: [A-ZÄÖÜ][\w-]+){0,2})", "wer {v} {rest}"),
-    ("statement", r"[Uu]m (?P<rest>(?:(?! zu )[^,])+) zu (?P<p>[a-zäöüß]+en), (?P<v>(?!lesen|"
-     r"schauen|beachten|siehe)[a-zäöüß]+) "
-     r"(?P<o>(?!.*\b(?:bitte|nichts)\b)(?:Sie|man) .+)",
-     "wie kann man {rest} {p}"),
     ("statement", "SUBJECT (?P<v>dient|dienen) (?P<o>(?:der|dem|zum|zur|dazu)[ ,].+)",
      "wozu {v} {s}"),
     ("statement",
      "SUBJECT (?P<v>wird|werden) (?P<o>(?:für|zum|zur) [^,]+) (?P<p>verwendet|benutzt|genutzt)",
      "wofür {v} {s} {p}"),
     ("statement", "SUBJECT (?P<v>besteht|bestehen) (?P<o>aus .+)", "woraus {v} {s}"),
-    ("statement", r"SUBJECT (?P<v>enthält|enthalten|umfasst|umfassen|bestimmt|bestimmen|beschreibt|"
-     r"beschreiben|ermöglicht|benötigt|erfordert|zeigt|zeigen|verhindert|regelt|erzeugt|liefert)"
-     rf"(?P<o>,? (?!der )\w+ \w+ ?.+?){_PARTICLE}", "was {v} {s}{p}"),
     ("definition", rf"(?P<s>eine? {_NOUN}) (?P<v>ist) (?P<o>(?:eine?|das|der|die) \w+ .+)",
      "was {v} {s}"),
     ("statement", "SUBJECT (?P<v>ist|sind|wird|werden|muss|müssen|kann|können|darf|dürfen) "

@@ -8,8 +8,8 @@ from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import without_links
 from rag_pipeline.questions.forms import CLAUSE_IN, NO_SUBJECT
 
-_SECTION = 1_000
-"""Maximum characters of a section that is gold."""
+_SECTION = (40, 1_000)
+"""Minimum and maximum characters of a section that is gold."""
 _LEAST_KNOWN = 0.7
 """A dictionary of the language must hold this share of a sentence's words."""
 _CLAUSE = re.compile(
@@ -28,8 +28,10 @@ _MARKUP = re.compile(
 )
 """Characters of tables, code, forms, formulas, addresses and metadata, and broken words."""
 _NO_TOPIC = re.compile(
-    r"[^\w\s,&’'()-]|\d|\bversions?\b|\bnor\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|\bexamples?\b|"
-    r"^(?:the|an?|für|in|auf|mit|zu|von|bei|nach|add|build|change|check|choose|clean|cool|"
+    r"[^\w\s,&’'()-]|\d|\bversions?\b|\bnor\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|\b(?:examples?|beispiele?|links?|"
+    r"quick ?start|getting started)\b|\s-\s|"
+    r"\b(?:string|boolean|number|object|array|function)$|"
+    r"^(?:the|an?|wie|was|warum|für|in|auf|mit|zu|von|bei|nach|add|build|change|check|choose|clean|cool|"
     r"configure|contribute|create|direct|donate|ensure|get|install|keep|maintain|make|protect|"
     r"provide|read|report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|"
     r"write)\b(?! of\b)",
@@ -38,16 +40,18 @@ _NO_TOPIC = re.compile(
 """Marks, numbers and imperatives. A heading that holds one of them does not name a topic."""
 OUTSIDE = re.compile(
     r"\b(?:above|below|following|as follows|foregoing|see|this (?:image|figure|picture|screenshot)|"
-    r"folgende\w*|obige\w*|oben|unten|siehe)\b",
+    r"folgende\w*|obige\w*|oben|unten|siehe|TBC|TBD|TODO|(?:table|figure|equation|tabelle|"
+    r"abbildung) \d[\d.]*)\b|^(?:here|hier)\b",
     re.IGNORECASE,
 )
 """References to text outside of a section."""
 EMPTY_HEADINGS = frozenset(
-    "definitions introduction general miscellaneous overview background preamble recitals contents "
-    "summary notes appendix annex schedule abstract conclusion references scope purpose install "
-    "quick start getting started readme options name bezeichnung beschreibung signatures signature "
-    "details about other history changelog changes migrations news features usage "
-    "description table of toc index title between and fixed added changed removed whereas".split()
+    "definition definitions introduction general miscellaneous overview background preamble "
+    "recitals acknowledgments acknowledgements contents summary notes appendix annex schedule "
+    "abstract conclusion references scope purpose install quick start getting started readme "
+    "options name bezeichnung beschreibung signatures signature details about other history "
+    "changelog changes migrations news features usage description table of toc index title "
+    "between and fixed added changed removed whereas".split()
 )
 
 
@@ -61,7 +65,11 @@ def sections_of(text: str, spans: Sequence[Span]) -> Iterator[tuple[str, int, in
         raw = text[start:end]
         title, led = heading_of(text, start, raw), _CLAUSE.match(raw)
         if title or led or not raw or (is_clause and re.match(r"\d{1,2}\.\s", raw)):
-            if heading and 0 < past - begin <= _SECTION:
+            if (
+                heading
+                and _SECTION[0] <= past - begin <= _SECTION[1]
+                and "![" not in text[begin:past]
+            ):
                 yield heading, begin, past, is_marked
             heading = led["heading"] if led else title or ""
             begin = past = start + led.end() if led else end

@@ -57,8 +57,17 @@ HOURLY = """| Item | Price (£) | Unit | Number |
 | --- | --- | --- | --- |
 | Simulator | 15 | half hour | 2 |
 | Badge | 8 | each | 4 |
-| Slip | 9 | day | 3 |
+| Slip | 9 | per day | 3 |
 """
+LEVELS = """Die Stufen der Meldungen des Kernels sind in der Tabelle.
+
+| Name | Description |
+| --- | --- |
+| KERN\\_EMERG | Das System ist unbenutzbar |
+| `KERN_CRIT` | Zustände mit Fehlern |
+| [KERN\\_INFO] | Nur zur Information |
+"""
+MODEL = BOXES.replace("Where", "factor(stage)2 0.66730")
 LOG = "Date,Animal,Fee\n2025-01-07,Rolo,22\n2025-02-11,Nibbles,18\n2025-03-19,Hettie,22\n"
 TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Online ads | 4 |\n"
 
@@ -113,6 +122,12 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
             ("what is the price in £ per day for “Slip”", "9"),
             ("what is the price in £ for “Badge”", "8"),
         }),
+        ("stufen.md", "text/markdown", LEVELS, {
+            ("was steht bei „KERN_EMERG“ unter „Description“", "Das System ist unbenutzbar"),
+            ("was steht bei „KERN_CRIT“ unter „Description“", "Zustände mit Fehlern"),
+            ("was steht bei „KERN_INFO“ unter „Description“", "Nur zur Information"),
+        }),
+        ("model.md", "text/markdown", MODEL, set()),
         # A log has no names of rows, and a sum or a repeated name is no row of its own.
         ("log.csv", "text/csv", LOG, set()),
         ("totals.md", "text/markdown", TOTALS, set()),

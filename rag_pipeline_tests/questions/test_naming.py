@@ -39,6 +39,7 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("g.md", "Bid Title", "Doors are closed.", ["the file “g”"]),
         ("0001140361-x1.md", "", "Doors are closed.", []),
         ("h.md", "NON-DISCLOSURE AND QA-POL-014", "Quiet.", ["“Non-Disclosure and QA-POL-014”"]),
+        ("view.txt", "CREATE VIEW(7)  SQL  CREATE VIEW(7)", "Quiet.", ["“create view”"]),
         ("i.md", "Oars 🚀", "Doors are closed.", ["“Oars”"]),
         ("tmux.org", "#+TITLE: Colours of tmux", "True colour works.", ["“Colours of tmux”"]),
         ("j.md", "Staff Handbook", "The rules that Pedal & Quay GmbH gives.",

@@ -33,12 +33,8 @@ SENTENCES: dict[str, set[str]] = {
     "The arbitration decision shall be final and binding on the parties.": set(),
     "If the Tenant fails to pay the rent, the Landlord may end the lease.": set(),
     "If you wish to remove a picture, you can delete the post.": set(),
-    "Session cookies are used to remember the items of a basket.": {
-        "What are session cookies used for?",
-    },
-    "The amount of compression depends on the size of the input.": {
-        "What does the amount of compression depend on?",
-    },
+    "Session cookies are used to remember the items of a basket.": set(),
+    "The amount of compression depends on the size of the input.": set(),
     "A guard is a person who watches the gate.": {"What is a guard?"},
     "The Seller may end the contract by giving ten (10) days written notice to the Buyer.": {
         "With how much written notice may the Seller end the contract?"
@@ -83,7 +79,7 @@ SENTENCES: dict[str, set[str]] = {
     "If users want to see the old house, the gate is open.": set(),
     "The red valve contains three small parts, and a lid holds them in a box.": set(),
     "The mode t supports three small parts of a box.": set(),
-    "The red valve specifies three small parts of a box.": {"What does the red valve specify?"},
+    "The red valve specifies three small parts of a box.": set(),
     "The contract shall be governed by, and construed in accordance with the laws of Iowa.": set(),
     "This Supply Agreement shall be governed by the laws of Iowa.": {
         "What will the Agreement be governed by?"
@@ -228,10 +224,8 @@ GERMAN = {
     "Sie können die Wohnung mit dem Schlüssel öffnen.": None,
     "Entsprechend kann der Mieter die Wohnung verlassen.": None,
     "Außerdem können Spiegel in der Wohnung hängen.": None,
-    "Um eine Rechnung zu drucken, klicken Sie auf den roten Knopf.": (
-        "Wie kann man eine Rechnung drucken?"
-    ),
-    "Das Programm xload zeigt den Verlauf der Last an.": "Was zeigt das Programm xload an?",
+    "Um eine Rechnung zu drucken, klicken Sie auf den roten Knopf.": None,
+    "Das Programm xload zeigt den Verlauf der Last an.": None,
     "Falls der Käufer nicht zahlt, muss er die Ware an den Verkäufer geben.": None,
     "Der Käufer kann mit einer Frist von zwei Wochen kündigen.": None,
     "Falls die Pakete Dinge von anderen, im Lager befindlichen Paketen sind, ist das gut.": None,
