@@ -146,10 +146,10 @@ def _changed_documents(workspace: Workspace, pinned: Pinned) -> list[str]:
 
 
 def _refusal(workspace: Workspace, decision: Decision, notes: Sequence[str]) -> str:
-    reasons = "; ".join((*decision.reasons, *notes))
+    reasons = "\n  ".join((*decision.reasons, *notes))
     return (
         f"{workspace.config.corpus}: {decision.candidate} is not released, against "
-        f"{decision.against}: {reasons}. See `rag compare` and `rag explain`; "
+        f"{decision.against}:\n  {reasons}\nSee `rag compare` and `rag explain`; "
         f"to serve it anyway, set gate.metrics to [] in {workspace.config.where}"
     )
 
