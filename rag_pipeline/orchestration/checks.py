@@ -9,10 +9,10 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.orchestration.assets import RETRIES, clear_failures
+from rag_pipeline.orchestration.assets import clear_failures
 from rag_pipeline.orchestration.events import evaluation
 from rag_pipeline.orchestration.internals import cron_string_iterator, instance_of, unstable
-from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, partitions_of
+from rag_pipeline.orchestration.names import asset_key, identifier, partitions_of
 from rag_pipeline.orchestration.requests import last_event
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.driver import check_step
@@ -75,20 +75,10 @@ def _is_due(instance: dg.DagsterInstance, key: dg.AssetCheckKey, oldest: float) 
     return evaluation is None or evaluation.passed != (time.time() - updated.timestamp < oldest)
 
 
-def build_checks(
-    workspace: Workspace, retries: dg.RetryPolicy | None = RETRIES
-) -> list[dg.AssetChecksDefinition]:
-    """Return all asset checks of a corpus."""
-    return [
-        _check(workspace, name, check, retries)
-        for name in asset_names(workspace.config)
-        for check in ASSETS[name].checks
-    ]
-
-
-def _check(
+def build_check(
     workspace: Workspace, asset: str, check: Check, retries: dg.RetryPolicy | None
 ) -> dg.AssetChecksDefinition:
+    """Return an asset check in Dagster."""
     key = asset_key(workspace.config, asset)
     partitions = partitions_of(workspace.config, asset)
 

@@ -23,13 +23,15 @@ from rag_pipeline.orchestration.automation import (
     build_schedules,
     build_stale_sensor,
 )
-from rag_pipeline.orchestration.checks import build_checks, build_freshness
+from rag_pipeline.orchestration.checks import build_check, build_freshness
 from rag_pipeline.orchestration.executors import chosen_executor
+from rag_pipeline.orchestration.names import asset_names
 from rag_pipeline.orchestration.observing import Observer, build_observing_sensor
 from rag_pipeline.orchestration.prompts import build_prompt_assets
 from rag_pipeline.orchestration.secrets import load_secrets
 from rag_pipeline.orchestration.staleness import build_inputs
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.pipeline.template import corpus_file_text, write_schema
 from rag_pipeline.workspace import Workspace
 
@@ -181,7 +183,7 @@ def build_definitions(
     executor = executor or chosen_executor()
     one_run = executor is dg.in_process_executor if one_run is None else one_run
     workspace = workspace_type(config)
-    observer = Observer(workspace)
+    observer, names = Observer(workspace), asset_names(config)
     jobs = build_jobs(workspace, retries, executor)
     aging, watching = build_freshness(config)
     return dg.Definitions(
@@ -190,7 +192,10 @@ def build_definitions(
             *build_assets(workspace, retries, one_run),
             *build_prompt_assets(config, retries),
         ],
-        asset_checks=[*build_checks(workspace, retries), *aging],
+        asset_checks=[
+            *(build_check(workspace, n, c, retries) for n in names for c in ASSETS[n].checks),
+            *aging,
+        ],
         jobs=list(jobs.values()),
         schedules=build_schedules(config, jobs, one_run),
         sensors=[

@@ -9,7 +9,6 @@ After an interruption, the next request waits longer each time. After a person's
 its steps are not requested until files or settings change, or somebody starts them.
 """
 
-import hashlib
 import math
 import time
 from collections import Counter
@@ -152,7 +151,7 @@ def summary(stale: Collection[Step]) -> str:
 
 def all_inputs(found: Survey) -> str:
     """Return one hash of the inputs of all requests."""
-    return _hash(sorted((str(step), inputs) for step, inputs in found.requests.items()))
+    return fingerprint(sorted((str(step), inputs) for step, inputs in found.requests.items()))
 
 
 def sources_digest(config: CorpusConfig) -> str:
@@ -265,7 +264,7 @@ def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
     """
     after = loaded if upstream(workspace.config, step) else None
     made_from = step.row.made_from(workspace, step.key(workspace.config))
-    return _hash(step, made_from, after, changed_since_check(workspace, step))
+    return fingerprint(repr((step, made_from, after, changed_since_check(workspace, step))))
 
 
 def no_documents(config: CorpusConfig) -> str:
@@ -375,7 +374,3 @@ def last_event(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRec
     made = instance.fetch_materializations(key, limit=1).records
     found_current = instance.fetch_observations(key, limit=1).records
     return max((*made, *found_current), key=lambda record: record.storage_id, default=None)
-
-
-def _hash(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

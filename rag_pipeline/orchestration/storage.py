@@ -13,13 +13,11 @@ from sqlalchemy import Connection, Engine, NullPool, Pool, QueuePool, create_eng
 
 from rag_pipeline.orchestration.internals import DagsterSqliteStorage
 
-_BUSY_SECONDS = 30
-
 
 @lru_cache(maxsize=64)
 def _engine(address: str, pool: type[Pool]) -> Engine:
     more = {} if pool is NullPool else {"max_overflow": -1}
-    return create_engine(address, poolclass=pool, connect_args={"timeout": _BUSY_SECONDS}, **more)
+    return create_engine(address, poolclass=pool, connect_args={"timeout": 30}, **more)
 
 
 @contextmanager
