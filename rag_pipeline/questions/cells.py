@@ -76,7 +76,8 @@ _FORM = re.compile(
 """Heads of the second column of a form, whose first column holds its fields."""
 _GENDER = (
     (r"zeit|menge|nummer|summe|gebühr|ung|heit|keit|schaft|frist|größe|höhe|farbe|klasse|adresse|"
-     r"zahl|miete|fläche|dauer|kategorie|durchwahl|art|stelle|leistung|marke|rate|quote", "die"),
+     r"zahl|miete|fläche|dauer|kategorie|durchwahl|art|stelle|leistung|marke|rate|quote|"
+     r"antwort", "die"),
     (r"preis|betrag|wert|ort|raum|termin|anteil|stand|status|satz|beginn|titel|standort|bestand|"
      r"zustand|grund|tag|lieferant|hersteller|prüfer|leiter|ansprechpartner|trainer|betreuer|"
      r"verbrauch|umsatz|druck|rabatt|zeitraum", "der"),
@@ -120,15 +121,15 @@ def _tables(document: Document) -> Iterator[list[Row]]:
         return
     for is_row, lines in groupby(_lines(document.text), lambda line: line[2].startswith("|")):
         every = list(lines) if is_row else []
-        rows = [Row(start, end, [_cell(c) for c in re.split(r"(?<!\\)\|", line)[1:-1]])
+        rows = [Row(start, end, [unmarked(c) for c in re.split(r"(?<!\\)\|", line)[1:-1]])
                 for start, end, line in every if not _RULE.fullmatch(line.strip())]  # fmt: skip
         # Without a rule, the lines go on with a table whose head stands elsewhere.
         if len(rows) < len(every):
             yield rows
 
 
-def _cell(text: str) -> str:
-    """Return a cell without the marks of code, escapes and the brackets of a link."""
+def unmarked(text: str) -> str:
+    """Return a cell or row without the marks of code, escapes and the brackets of a link."""
     plain = re.sub(r"`|\\(?=[_*|])", "", text).strip()
     return re.sub(r"^\[([^\[\]]+)\]$", r"\1", plain)
 
@@ -176,7 +177,7 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
             question = _under(head[column], f"“{name}”")  # the size is not of the place
         if len(head) == 2 and _FORM.fullmatch(head[1]):
             question = of_form.format(name)
-        if said.strip("-–—/? ") and len(said) <= _LONGEST and question:
+        if re.search(r"\w", said) and len(said) <= _LONGEST and question:
             yield Cell(body[number], said, question, language)
 
 
@@ -309,5 +310,6 @@ def _heading(heading: str) -> list[str]:
 
 
 def _article(words: str) -> str:
-    last = re.sub(r"\W*(?:netto|brutto|gesamt|(?:19|20)\d\d)$", "", words)
+    head = re.split(r" (?:der|des|von|für|in|im) ", words)[0]
+    last = re.sub(r"\W*(?:netto|brutto|gesamt|(?:19|20)\d\d)$", "", head)
     return next((a for ends, a in _GENDER if re.fullmatch(rf"(?:.*[\W\w])?(?:{ends})", last)), "")

@@ -17,7 +17,7 @@ from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import headings, headings_above
 from rag_pipeline.questions.asking import asked_of, persons_in
-from rag_pipeline.questions.cells import asked_cells
+from rag_pipeline.questions.cells import asked_cells, unmarked
 from rag_pipeline.questions.sections import (
     HEADING,
     OUTSIDE,
@@ -96,8 +96,8 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
     """Yield the facts of a document: of tables, of entries, then of sentences and sections."""
     language = language_of(document.text) or "en"
     for cell in asked_cells(document):
-        row = document.text[cell.row.start : cell.row.end]
-        value = (at := max(0, row.find(cell.said)), at + len(cell.said))
+        row = unmarked(document.text[cell.row.start : cell.row.end])
+        value = (at := row.find(cell.said), at + len(cell.said))
         place = document.document_id, cell.row.start, cell.row.end, row
         yield StatedFact("cell", *place, value, language=cell.language, question=cell.question)
     if language in READ:

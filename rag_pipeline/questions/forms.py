@@ -203,8 +203,7 @@ def _passive(template: str) -> Callable[[re.Match[str]], Asked | None]:
 
 _BE = "is|are|was|were"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
-    (rf"(?P<s>.+?) (?P<v>{_BE}|shall|will)(?P<be> be)? (?P<rest>(?:governed|caused|triggered|"
-     r"replaced|determined|defined|controlled|identified|represented|separated|affected|influenced))"
+    (rf"(?P<s>.+?) (?P<v>{_BE}|shall|will)(?P<be> be)? (?P<rest>governed)"
      r"(?: by,? and (?:\w+ ){1,4}in accordance with| by) (?P<o>(?!\w+ing\b)\w.+)",
      _passive("what {v} {s}{be} {rest} by")),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),

@@ -19,7 +19,7 @@ _NO_GERMAN = re.compile(
     r"hier|erste[nrs]?|zweite[nrs]?|dritte[nrs]?|nächste\w*|letzte\w*|vorige\w*|zuletzt|jetzt|"
     r"hin|her|dorthin|dahin|davon|darauf|daran|damit|darüber|meist|selten|[Aa]ußerdem|[Aa]llerdings|"
     r"entweder|(?:nach)?folgende\w*|obige\w*|so eine?\w*|solche\w*|dort|sogar|ebenfalls|"
-    r"stattdessen|dabei|dazu|dafür|daher|deshalb|jedoch|auch|z\.B|d\.h|bzw)\b|^Nicht |"
+    r"stattdessen|dadurch|dabei|dazu|dafür|daher|deshalb|jedoch|auch|z\.B|d\.h|bzw)\b|^Nicht |"
     r"[:;“”„»«\"()\[\]]"
 )
 _LED = r"(?!(?:der|er|es|man|sie|ich|wir|Sie|du|nur|sich) )"
@@ -137,9 +137,6 @@ GERMAN: tuple[tuple[FormKind, str, str], ...] = (
      r"(?P<person>[A-ZÄÖÜ][\w.-]*(?: [A-ZÄÖÜ][\w-]+){0,2})", "wer {v} {rest}"),
     ("statement", "SUBJECT (?P<v>dient|dienen) (?P<o>(?:der|dem|zum|zur|dazu)[ ,].+)",
      "wozu {v} {s}"),
-    ("statement",
-     "SUBJECT (?P<v>wird|werden) (?P<o>(?:für|zum|zur) [^,]+) (?P<p>verwendet|benutzt|genutzt)",
-     "wofür {v} {s} {p}"),
     ("statement", "SUBJECT (?P<v>besteht|bestehen) (?P<o>aus .+)", "woraus {v} {s}"),
     ("definition", rf"(?P<s>eine? {_NOUN}) (?P<v>ist) (?P<o>(?:eine?|das|der|die) \w+ .+)",
      "was {v} {s}"),

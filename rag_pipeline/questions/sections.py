@@ -40,18 +40,19 @@ _NO_TOPIC = re.compile(
 """Marks, numbers and imperatives. A heading that holds one of them does not name a topic."""
 OUTSIDE = re.compile(
     r"\b(?:above|below|following|as follows|foregoing|see|this (?:image|figure|picture|screenshot)|"
-    r"folgende\w*|obige\w*|oben|unten|siehe|TBC|TBD|TODO|(?:table|figure|equation|tabelle|"
-    r"abbildung) \d[\d.]*)\b|^(?:here|hier)\b",
+    r"folgende\w*|obige\w*|oben|unten|siehe|lesen Sie|TBC|TBD|TODO|"
+    r"(?:table|figure|equation|tabelle|abbildung) \d[\d.]*)\b|^(?:here|hier)\b",
     re.IGNORECASE,
 )
 """References to text outside of a section."""
 EMPTY_HEADINGS = frozenset(
     "definition definitions introduction general miscellaneous overview background preamble "
-    "recitals acknowledgments acknowledgements contents summary notes appendix annex schedule "
-    "abstract conclusion references scope purpose install quick start getting started readme "
-    "options name bezeichnung beschreibung signatures signature details about other history "
-    "changelog changes migrations news features usage description table of toc index title "
-    "between and fixed added changed removed whereas".split()
+    "recitals inhaltsverzeichnis inhalt vorwort acknowledgments acknowledgements contents "
+    "summary notes appendix annex schedule abstract conclusion references scope purpose "
+    "install quick start getting started readme options name bezeichnung beschreibung "
+    "signatures signature details about other history changelog changes migrations news "
+    "features usage description table of toc index title between and fixed added changed "
+    "removed whereas".split()
 )
 
 

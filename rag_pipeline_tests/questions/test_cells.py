@@ -7,6 +7,7 @@ import pytest
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.cells import asked_cells
+from rag_pipeline.questions.facts import read_facts
 from rag_pipeline.questions.generation import make_questions
 from rag_pipeline.questions.wording import with_name
 
@@ -66,6 +67,7 @@ LEVELS = """Die Stufen der Meldungen des Kernels sind in der Tabelle.
 | KERN\\_EMERG | Das System ist unbenutzbar |
 | `KERN_CRIT` | Zustände mit Fehlern |
 | [KERN\\_INFO] | Nur zur Information |
+| KERN_SAME | " |
 """
 MODEL = BOXES.replace("Where", "factor(stage)2 0.66730")
 LOG = "Date,Animal,Fee\n2025-01-07,Rolo,22\n2025-02-11,Nibbles,18\n2025-03-19,Hettie,22\n"
@@ -138,6 +140,8 @@ def test_the_questions_about_a_table(name: str, media_type: str, text: str, expe
     cells = list(asked_cells(document))
     assert {(cell.question, cell.said) for cell in cells} == expected
     assert all(cell.said in text[cell.row.start : cell.row.end] for cell in cells)
+    facts = (fact for fact in read_facts(document) if fact.kind == "cell")
+    assert [fact.answer for fact in facts] == [cell.said for cell in cells]
 
 
 def test_a_french_question_names_its_document_in_french() -> None:

@@ -35,6 +35,7 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
          ["“Board of Works Secrecy Agreement”"]),
         ("ropes.md", "Ropes |build-status| |docs|", "Doors are closed.", ["“Ropes”"]),
         ("e.md", "Table of Contents", "Doors are closed.", ["the file “e”"]),
+        ("k.md", "Inhaltsverzeichnis", "Doors are closed.", ["the file “k”"]),
         ("f.md", "8.2. Fire Doors", "Doors are closed.", ["“Fire Doors”"]),
         ("g.md", "Bid Title", "Doors are closed.", ["the file “g”"]),
         ("0001140361-x1.md", "", "Doors are closed.", []),
