@@ -170,7 +170,7 @@ def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
     assert voyage.usd == pytest.approx(voyage.tokens.input * 0.05 / 1e6)
     show_plan(file, as_json=False)
     shown = capsys.readouterr().out
-    assert "reranking (2)" in shown
+    assert "let a model reorder the candidates, 2 ways" in shown
     assert "voyage rerank-2.5: 4 prompts" in shown
     assert server.requests == []
 
