@@ -21,11 +21,12 @@ from rag_pipeline_tests.testing.corpora import (
 )
 
 ACME, COPY, SAVED = "nda/acme.txt", "archive/2021/acme.txt", "nda/acme copy.md"
-ASKED = "How long does confidentiality last under the NDA of Acme Rockets?"
+ASKED = "How long does confidentiality last under the Acme NDA?"
+CLAUSE = "Obligations of confidentiality last for five (5) years"
 
 
 def found(corpus: Corpus, **request: Any) -> tuple[str, tuple[str, ...]]:
-    best = corpus.retrieve(SearchRequest(query=ASKED, k=1, **request)).chunks[0]
+    best = corpus.retrieve(SearchRequest(query=CLAUSE, k=1, **request)).chunks[0]
     return best.document_id, best.copies
 
 

@@ -4,9 +4,8 @@ A processor multiplies 8-bit numbers two to three times as fast as floats. Each 
 scale, so the vector of a text does not depend on its batch.
 """
 
-import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +13,13 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import onnxruntime
 
+from rag_pipeline.models.providers.onnx_graph import TYPES, Graph
+
 WIDTH = 384
 _HEADS = 12
 _EPSILON = 1e-12
 _LIFT = 0.17
 """GELU is nowhere below -0.17, so its output plus 0.17 uses all 256 numbers."""
-_CONTRIB = "com.microsoft"
-_CONTRIBUTED = {
-    "BiasGelu",
-    "MatMulIntegerToFloat",
-    "MultiHeadAttention",
-    "SkipLayerNormalization",
-}
-_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 
 Floats = npt.NDArray[np.float32]
 Matrix = tuple[npt.NDArray[np.int8], Floats]
@@ -71,7 +64,7 @@ def encoder(weights: Weights) -> bytes:
     The inputs are `x`, shape (texts, tokens, 384), and `mask`, shape (texts, tokens). The output
     has the shape of `x`.
     """
-    graph = _Graph(weights)
+    graph = _Layers(weights)
     x = graph.norm(["x"], "emb.ln")
     for layer in range(weights.layers):
         at = f"l{layer}."
@@ -87,7 +80,7 @@ def encoder(weights: Weights) -> bytes:
         lift = np.float32(_LIFT) * numbers.sum(axis=0, dtype=np.float32) * scales
         changed = graph.product(graph.lifted_rows(bent), at + "fo")
         x = graph.norm([changed, x], at + "oln", weights.floats(at + "fo.b") - lift)
-    return graph.model(x)
+    return graph.model({"x": "float32", "mask": "int32"}, x, "float32")
 
 
 def run(
@@ -108,13 +101,10 @@ def run(
     return (states * held).sum(axis=1) / held.sum(axis=1), states
 
 
-class _Graph:
-    """An ONNX graph in the encoding of protocol buffers (fields of onnx.proto)."""
-
+class _Layers(Graph):
     def __init__(self, weights: Weights) -> None:
+        super().__init__()
         self._weights = weights
-        self._nodes: list[bytes] = []
-        self._tensors: list[bytes] = []
 
     def norm(self, inputs: list[str], name: str, bias: Floats | None = None) -> str:
         """Normalize an input, or the sum of two and of a bias."""
@@ -134,20 +124,20 @@ class _Graph:
     def rows(self, x: str) -> tuple[str, str, str]:
         """Return each row in 8 bits around 128, the number 128, and the scale of each row."""
         most = self.node("ReduceMax", [self.node("Abs", [x]), self._last], keepdims=1)
-        return self._rounded(x, most, 127, self._number(128.5), 128)
+        return self._rounded(x, most, 127, self.number(128.5), 128)
 
     def lifted_rows(self, x: str) -> tuple[str, str, str]:
         """Return each row of GELU's output in 8 bits from 0, the number 0, and its scale."""
-        lift = self._number(_LIFT)
+        lift = self.number(_LIFT)
         most = self.node("Add", [self.node("ReduceMax", [x, self._last], keepdims=1), lift])
-        lifted = self.node("Mul", [self.node("Div", [self._number(255), most]), lift])
-        return self._rounded(x, most, 255, self.node("Add", [lifted, self._number(0.5)]), 0)
+        lifted = self.node("Mul", [self.node("Div", [self.number(255), most]), lift])
+        return self._rounded(x, most, 255, self.node("Add", [lifted, self.number(0.5)]), 0)
 
     def _rounded(self, x: str, most: str, size: int, start: str, zero: int) -> tuple[str, str, str]:
-        scaled = self.node("Mul", [x, self.node("Div", [self._number(size), most])])
+        scaled = self.node("Mul", [x, self.node("Div", [self.number(size), most])])
         # The cast cuts the fraction off.
-        rounded = self.node("Cast", [self.node("Add", [scaled, start])], to=_TYPES["uint8"])
-        scale = self.node("Div", [most, self._number(size)])
+        rounded = self.node("Cast", [self.node("Add", [scaled, start])], to=TYPES["uint8"])
+        scale = self.node("Div", [most, self.number(size)])
         return rounded, self.tensor(np.array(zero, np.uint8)), scale
 
     def product(self, rows: tuple[str, str, str], name: str, *, split: bool = False) -> str:
@@ -156,65 +146,9 @@ class _Graph:
         matrix, scales = self._weights.matrix(name)
         if split:
             matrix = np.concatenate([matrix, matrix[list(self._weights.loud)]])
-        inputs = [numbers, self.tensor(matrix), self._number(1), self.tensor(scales), zero]
+        inputs = [numbers, self.tensor(matrix), self.number(1), self.tensor(scales), zero]
         return self.node("Mul", [self.node("MatMulIntegerToFloat", inputs), scale])
-
-    def node(self, kind: str, inputs: list[str], **settings: int | float) -> str:
-        """Add an operation. Return the name of its output."""
-        own = b"".join(
-            _field(5, _field(1, name) + _field(2 + is_int, value) + _field(20, 1 + is_int))
-            for name, value in settings.items()
-            for is_int in [isinstance(value, int)]
-        )
-        output = f"y{len(self._nodes)}"
-        names = b"".join(_field(1, name) for name in inputs) + _field(2, output)
-        domain = _CONTRIB if kind in _CONTRIBUTED else ""
-        self._nodes.append(_field(1, names + _field(4, kind) + own + _field(7, domain)))
-        return output
-
-    def tensor(self, array: npt.NDArray[Any]) -> str:
-        """Add a constant. Return its name."""
-        name = f"c{len(self._tensors)}"
-        shape = b"".join(_field(1, size) for size in array.shape)
-        kind = _field(2, _TYPES[str(array.dtype)])
-        self._tensors.append(_field(5, shape + kind + _field(8, name) + _field(9, array.tobytes())))
-        return name
-
-    def _number(self, value: float) -> str:
-        return self.tensor(np.array(value, np.float32))
 
     @property
     def _last(self) -> str:
         return self.tensor(np.array([-1], np.int64))
-
-    def model(self, output: str) -> bytes:
-        parts = [_value(11, "x", "float32", WIDTH), _value(11, "mask", "int32")]
-        body = [*self._nodes, _field(2, "encoder"), *self._tensors, *parts]
-        graph = b"".join([*body, _value(12, output, "float32", WIDTH)])
-        sets = [_field(1, "") + _field(2, 18), _field(1, _CONTRIB) + _field(2, 1)]
-        return _field(1, 10) + _field(7, graph) + b"".join(_field(8, one) for one in sets)
-
-
-def _value(number: int, name: str, kind: str, width: int = 0) -> bytes:
-    """Declare an input or output of shape (texts, tokens) or (texts, tokens, width)."""
-    shape = [_field(2, "texts"), _field(2, "tokens"), *([_field(1, width)] if width else [])]
-    dimensions = b"".join(_field(1, one) for one in shape)
-    tensor = _field(1, _TYPES[kind]) + _field(2, dimensions)
-    return _field(number, _field(1, name) + _field(2, _field(1, tensor)))
-
-
-def _field(number: int, value: int | float | str | bytes) -> bytes:
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    if isinstance(value, float):
-        return _varint(number << 3 | 5) + struct.pack("<f", value)
-    raw = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(raw)) + raw
-
-
-def _varint(number: int) -> bytes:
-    parts = []
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*parts, number])

@@ -1,19 +1,25 @@
 """Score chunks for a query by their token vectors (late interaction)."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Literal
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
+if TYPE_CHECKING:
+    import onnxruntime
+
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.config.rerankers import RerankerSettings
 from rag_pipeline.datamodels import Weights as Weights
+from rag_pipeline.models.providers.onnx_graph import Graph
+from rag_pipeline.models.providers.packaged import open_session
 
-_TOKENS_AT_ONCE = 512
-"""Number of tokens that are unpacked at once. Their bits fit into the processor's cache."""
+_TOKENS_AT_ONCE = 8192
+"""Number of tokens that are unpacked at once, to 3 MB."""
 _BLOCK = 24
 """Number of tokens in a block. A window of two blocks starts at each block."""
 _PRODUCT_SIZE = 1 << 18
@@ -31,7 +37,7 @@ class MaxSimReranker(RerankerSettings):
     MaxSim. Both scores are scaled to 0..1, but scores of `weighted` fusion keep their scale.
     """
 
-    code_version = 3
+    code_version = 4
     compares_tokens: ClassVar[bool] = True
     method: Literal["maxsim"]
     weight: float = Field(default=0.5, ge=0.0, le=1.0)
@@ -62,7 +68,8 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
     The score is the mean of the scores of two parts: the whole chunk, and its best window of 48
     tokens. The score of a part is a mean over the query's tokens, weighted by `weights`. Each token
     counts with its highest cosine to a token of the part. A chunk's token is a vector of signs (+1
-    or -1). The score is 0 if the chunk or the query has no tokens.
+    or -1). A query's numbers are rounded to 8 bits. The score is 0 if the chunk or the query has no
+    tokens.
 
     Source: ColBERT (Khattab & Zaharia, SIGIR 2020).
     """
@@ -72,20 +79,21 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
         return scores
     importance /= importance.sum()
     dimension = query.vectors.shape[1]
+    # Products of 8-bit numbers take a third of the time of floats.
+    scale = np.abs(query.vectors).max(axis=1) / 127
+    columns = np.rint(query.vectors.T / scale).astype(np.int8)
     # q . sign = 2 (q . bit) - sum(q), where a sign is +1 or -1 and its bit is 1 or 0
-    offsets = query.vectors.sum(axis=1)
+    offsets = columns.sum(axis=0, dtype=np.int32) * scale
     data, ends = _flat(token_vectors)
     ends = ends // (dimension // 8)
     filled = np.flatnonzero(np.diff(ends))
     if not len(filled):
         return scores
     signs = data.reshape(-1, dimension // 8)
-    parts = [signs[at : at + _TOKENS_AT_ONCE] for at in range(0, len(signs), _TOKENS_AT_ONCE)]
-    columns = query.vectors.T
-    products = np.concatenate([small_products(unpacked(p, dimension), columns) for p in parts])
+    products = _products(signs, columns)
     spans = zip(ends[filled], ends[filled + 1], strict=True)
     blocks = [np.arange(*span, _BLOCK) for span in spans]
-    nearest = np.maximum.reduceat(products, np.concatenate(blocks), axis=0)
+    nearest = np.maximum.reduceat(products, np.concatenate(blocks), axis=0) * scale
     at = np.concatenate([[0], np.cumsum([len(one) for one in blocks])[:-1]])
     windows = nearest.copy()
     windows[:-1] = np.maximum(nearest[:-1], nearest[1:])
@@ -96,6 +104,22 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
     cosine_of = 2 / np.sqrt(dimension)
     scores[filled] = cosine_of * ((whole + closest) / 2 - offsets @ importance / 2)
     return scores
+
+
+def _products(signs: npt.NDArray[np.uint8], columns: npt.NDArray[np.int8]) -> npt.NDArray[np.int32]:
+    """Return the sum of each column over each token's bits, shape (tokens, columns)."""
+    parts = [signs[at : at + _TOKENS_AT_ONCE] for at in range(0, len(signs), _TOKENS_AT_ONCE)]
+    bits = (np.unpackbits(part, axis=1) for part in parts)
+    made = [_multiplier().run(None, {"bits": one, "columns": columns})[0] for one in bits]
+    sums: npt.NDArray[np.int32] = np.concatenate(made)
+    return sums
+
+
+@cache
+def _multiplier() -> "onnxruntime.InferenceSession":
+    graph = Graph()
+    product = graph.node("MatMulInteger", ["bits", "columns"])
+    return open_session(graph.model({"bits": "uint8", "columns": "int8"}, product, "int32"))
 
 
 def unpacked(packed: npt.NDArray[np.uint8], dimension: int) -> npt.NDArray[np.float32]:
