@@ -68,7 +68,7 @@ def test_a_copy_is_indexed_once_and_found_by_each_name(tmp_path):
         == []
     )
     assert corpus.document(COPY).text == DOCUMENTS[ACME]
-    answer = open_assistant([corpus]).ask(ASKED)
+    answer = open_assistant([corpus]).ask("Who made an agreement with Birch Paper Ltd.?")
     assert [(s.document_id, s.copies) for s in answer.sources[:1]] == [(ACME, (SAVED, COPY))]
     gold = {q.query_id: q.answering_documents for q in load_queries(corpus.workspace)}
     assert gold == {"q1": (ACME,), "q2": (ACME,), "q3": (ACME,)}
