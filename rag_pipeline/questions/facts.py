@@ -52,8 +52,11 @@ COMPANY = (
     "Company|Holdings|Partners|Bank|Trust|Foundation|University|Association"
 )
 """Last words of the names of companies and institutions."""
-_STEP = re.compile(r"(?<=[.;:] )(?:\d{1,2}\.)+\d{0,2} (?=[A-ZÄÖÜ])")
-"""The number of a step or clause inside a section."""
+_STEP = re.compile(
+    r"(?<=[.;:] )(?:\d{1,2}\.)+\d{0,2} (?=[A-ZÄÖÜ])"
+    r"(?!Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)"
+)
+"""The number of a step or clause inside a section, unless it is the day of a month."""
 _ITEM = re.compile(r"\s*(?:[-*•◦▪·–—]\s|\(?[a-z]{1,4}[.)]\s)")
 _UNENDED = re.compile(
     r"(?:\b[A-ZÄÖÜ]|\b\w{1,3}\.\w|\b(?:No|Nr|vs|cf|Fig|St|Dr|Mr|Ms|vgl|ca|bzw))\.$"
@@ -130,7 +133,8 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
     often = Counter([document.title, *(head for head, *_ in sections)])
     for head, begin, past, is_marked in sections:
         begin = past - len(text[begin:past].lstrip())
-        begin += len(numbering[0]) if (numbering := _NUMBERING.match(text, begin, past)) else 0
+        if text[begin - 1] == "\n" and (numbering := _NUMBERING.match(text, begin, past)):
+            begin = numbering.end()
         topic, body = shown(head), _STEP.sub("", plain(document.text[begin:past]))
         prose = plain(_INLINE.sub("code", text[begin:past]))
         is_alone = often[head] == 1 and asks_for(topic) and (is_marked or not is_markdown)

@@ -14,8 +14,9 @@ _LEAST_KNOWN = 0.7
 """A dictionary of the language must hold this share of a sentence's words."""
 _CLAUSE = re.compile(
     r"(?:(?:Section|SECTION|Article|ARTICLE|§)\s*)?(?:\d{1,2}(?:\.\d{1,2})?\.?|[IVX]{1,4}\.)\s+"
-    r"(?:\*{2}|_)?(?P<heading>[A-Z][\w’'-]*(?: (?:[A-Z][\w’'-]*|[a-z]{1,3}|with|from|upon)){0,6})"
-    r"[.:](?:\*{2}|_)?\s+(?=[A-Z])"
+    r"(?:\*{2}|_)?"
+    r"(?P<heading>[A-ZÄÖÜ][\w’'-]*(?: (?:[A-ZÄÖÜ][\w’'-]*|[a-z]{1,3}|with|from|upon)){0,6})"
+    r"[.:](?:\*{2}|_)?\s+(?=[A-ZÄÖÜ\d])"
 )
 """The number and heading of a clause on its first line: "7. Governing Law. This Agreement …"."""
 _ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")

@@ -80,6 +80,20 @@ def test_a_clause_is_a_section_below_the_heading_on_its_line() -> None:
     }
 
 
+def test_a_section_keeps_its_dates_and_ends_at_the_next_clause() -> None:
+    text = (
+        "# Vertrag\n\n## Betriebsferien\n\nDie Werkstatt hat Betriebsferien: 24. Dezember 2026 bis "
+        "6. Januar 2027.\n\n## Sonstiges und Umsatz\n\n"
+        "§ 4 Rückgabe der Ware. Die Ware kann in 60 Tagen zurückgegeben werden.\n\n"
+        "§ 5 Umsatz im Jahr. 24.000 Euro sind der Umsatz, den der Händler im Jahr erreicht.\n"
+    )
+    assert {f.subject: f.answer for f in facts(text, "section")} == {
+        "Betriebsferien": "Die Werkstatt hat Betriebsferien: 24. Dezember 2026 bis 6. Januar 2027.",
+        "Rückgabe der Ware": "Die Ware kann in 60 Tagen zurückgegeben werden.",
+        "Umsatz im Jahr": "24.000 Euro sind der Umsatz, den der Händler im Jahr erreicht.",
+    }
+
+
 MANUAL = """TOOL(1)
 
 NAME
