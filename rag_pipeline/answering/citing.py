@@ -1,6 +1,6 @@
 """Cite spans of ranked chunks."""
 
-from rag_pipeline.datamodels import Citation, ScoredChunk, Span
+from rag_pipeline.datamodels import Citation, Document, ScoredChunk, Span
 
 
 def cite(
@@ -17,3 +17,10 @@ def cite(
         text=chunk.text[start:end],
         supports=supports,
     )
+
+
+def in_document(chunk: ScoredChunk, document: Document, span: Span, number: int = 1) -> Citation:
+    """Return a citation of a span of a chunk's document."""
+    start, end = span
+    text = document.text[start:end]
+    return Citation(number, chunk.chunk_id, chunk.document_id, start, end, text)

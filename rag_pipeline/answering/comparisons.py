@@ -8,6 +8,7 @@ from itertools import product
 from rapidfuzz import fuzz
 
 from rag_pipeline.answering.agreement import ranked_sentences
+from rag_pipeline.answering.citing import in_document
 from rag_pipeline.answering.extractive import (
     NO_ANSWER,
     Ranked,
@@ -23,10 +24,24 @@ from rag_pipeline.answering.naming import about
 from rag_pipeline.answering.reading import Reader, multilingual
 from rag_pipeline.answering.sentences import Sentence
 from rag_pipeline.answering.structured import structured_answer
-from rag_pipeline.answering.tables import DocumentOf
+from rag_pipeline.answering.tables import (
+    DocumentOf,
+    find_rows,
+    other_sheets,
+    scored_rows,
+    tables_of,
+    with_tables,
+)
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.calibration import Calibration
-from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, ScoredChunk, SearchResult
+from rag_pipeline.datamodels import (
+    Answer,
+    Citation,
+    ComparisonRow,
+    Document,
+    ScoredChunk,
+    SearchResult,
+)
 from rag_pipeline.imports import compiled
 from rag_pipeline.search.standing import are_versions, asks_for, in_force, lost, standings
 
@@ -49,6 +64,8 @@ _LEAST_ALIKE = 1.07
 """Least agreement of a sentence with a quote of the other side. Chosen on three mixed folders."""
 _LEAST_RATIO = 75
 """Least similarity in letters, from 0 to 100, of such a sentence without the multilingual model."""
+_LEAST_HELD = 0.5
+"""Least weight of the question's words that a workbook with both sides has."""
 _NEAR = 6
 """Number of first sentences of two versions that are read for a change."""
 _VERSION = re.compile(r"(?i:(?<![^\W_])v(?:er(?:sion)?)?)[ ._-]?(?P<number>\d{1,3})(?!\d)")
@@ -84,11 +101,14 @@ class Comparison:
         quotes, the most similar sentence of another document becomes the second row.
         """
         sides = sides_of(found.query)
-        if not sides and (pair := compared_versions(found)):
+        versions = [*versions_of(found.chunks, sides).values()] if sides else []
+        if pair := versions or (None if sides else compared_versions(found)):
             sentences = _of_versions(found, pair, *self._how(confidence=0.0))
             quotes = [as_answer(0.0, own).citations for own in sentences]
             if all(quotes):
                 return _compared([*zip(pair, quotes, strict=True)], ranked.confidence)
+        if sides and any(by_sheet := self._by_sheet(found, sides)):
+            return _compared([*zip(sides, by_sheet, strict=True)], ranked.confidence)
         by_name = self._by_name(found, sides, ranked.confidence) if sides else None
         answer = by_name or self._by_document(found)
         told = [row for row in answer.table if row.number is not None]
@@ -136,6 +156,25 @@ class Comparison:
             )
         ]
 
+    def _by_sheet(self, found: SearchResult, sides: tuple[str, str]) -> list[list[Citation]]:
+        """Return the best row of each side's sheet in the first workbook that has both sheets.
+
+        The workbook has most words of the query.
+        """
+        queries = [_side_query(found.query, other) for other in sides[::-1]]
+        for chunk, document in with_tables(found.chunks, self.document_of):
+            is_asked = Words(found.query, [document.text]).held >= _LEAST_HELD
+            if is_asked and all(other_sheets(query, document) for query in queries):
+                quotes: list[list[Citation]] = []
+                for query in queries:
+                    words = Words(query, [document.text])
+                    scored = scored_rows(query, words, [chunk], self.document_of)
+                    rows = [] if lacking(query, document) else find_rows(query, words, scored)
+                    spans = [(row.start, row.end) for one in rows[:1] for row in one.rows]
+                    quotes.append([in_document(chunk, document, span) for span in spans])
+                return quotes
+        return []
+
     def _by_document(self, found: SearchResult) -> Answer:
         chunks_of: dict[str, list[ScoredChunk]] = {}
         for chunk in in_force(found.query, found.chunks[: found.contexts or None]):
@@ -159,13 +198,11 @@ class Comparison:
         names: list[str] = []
         quotes: list[Sequence[Citation]] = []
         plain: list[Sequence[Sentence]] = []
-        versions = versions_of(found.chunks, sides)
         titled = [[c for c in found.chunks if _titles(c, side)] for side in sides]
         confidences: list[float] = []
         are_alike = True  # whether the sentences of both names were compared with the same words
         for (side, other), named in zip((sides, sides[::-1]), titled, strict=True):
-            own = [c for c in found.chunks if c.document_id == versions.get(side)]
-            own = own or (named if all(titled) else [c for c in found.chunks if _has_side(c, side)])
+            own = named if all(titled) else [c for c in found.chunks if _has_side(c, side)]
             own.sort(key=lambda c: _has_side(c, other))  # passages about one name alone come first
             first = [c for c in own if c.document_id == own[0].document_id][:_COMPARED_PASSAGES]
             asked = _side_query(found.query, other)
@@ -188,10 +225,7 @@ class Comparison:
             names.append(first[0].document_id if first else side)
             quotes.append(structured.citations if structured else ())
             plain.append([] if structured else ranked.first(1))
-        if versions:
-            of_versions = _of_versions(found, [versions[side] for side in sides], *surely)
-            plain = [[] if q else s for s, q in zip(of_versions, quotes, strict=True)]
-        kept = _to_the_point(found.search_text, plain) if are_alike and not versions else plain
+        kept = _to_the_point(found.search_text, plain) if are_alike else plain
         rows = [
             (n, q or as_answer(0.0, k).citations)
             for n, q, k in zip(names, quotes, kept, strict=True)
@@ -294,6 +328,21 @@ def compared_versions(found: SearchResult) -> tuple[str, str] | None:
     pairs = ((one, two) for two in ids for one in ids[: ids.index(two)] if are_versions(one, two))
     kept = (p for p in pairs if not lost(found.query, p))
     return next(kept, None) if both or found.kind == "comparison" else None
+
+
+def lacking(question: str, document: Document) -> frozenset[str]:
+    """Return the words by which other sheets than the named one name a row that it lacks, or none.
+
+    Question: "What does a gravel bike cost in Ulm?". Only the sheet `Lindau` has a gravel bike.
+    """
+    others = other_sheets(question, document)
+    heads = [table.head.cells for table in others if table.head]
+    alike = [t for t in tables_of(document) if t.head and t.head.cells in heads]
+    names = [(t in others, row.cells[0]) for t in alike for row in t.rows]
+    words = Words(question, [name for _, name in names])
+    held = [words.in_text(name) for is_other, name in names if not is_other]
+    said = (words.in_text(name) for is_other, name in names if is_other)
+    return max((s for s in said if not any(s <= own for own in held)), key=len, default=frozenset())
 
 
 def _has_words(text: str, side: str) -> bool:

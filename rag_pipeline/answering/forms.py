@@ -9,16 +9,18 @@ from rag_pipeline.answering.comparisons import (
     Comparison,
     Search,
     compared_versions,
+    lacking,
     versions_of,
 )
 from rag_pipeline.answering.computing import asks_for_extreme
 from rag_pipeline.answering.extractive import NO_ANSWER, Ranked, as_answer, quoted, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, verdict
 from rag_pipeline.answering.intent import sides_of
+from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import of_named
 from rag_pipeline.answering.reading import Reader
 from rag_pipeline.answering.structured import structured_answer
-from rag_pipeline.answering.tables import DocumentOf
+from rag_pipeline.answering.tables import DocumentOf, with_tables
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import Answer, Citation, Kind, ScoredChunk, SearchResult
@@ -27,6 +29,8 @@ NEUTRAL_QUERIES = ("definitions", "glossary")
 """Further queries for a definition without an answer. Often one section explains all terms."""
 _CHANGED_ROWS = 3
 """Number of first rows of an answer that another document may change."""
+_TABLES = 3
+"""Number of first passages whose tables may lack a row."""
 _FURTHER = 4
 """Factor by which `contexts` grows if the first passages hardly match a query."""
 _LISTED = 3
@@ -96,7 +100,7 @@ def form_answers(
         one = replace(one, chunks=of_named(one.query, one.chunks, document_of))
         limits = {"contexts": MAX_CONTEXTS, "sentences": settings.sentences}
         form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
-        ranked = rank_sentences(one, form, reader, calibration)
+        ranked = _of_named_sheets(one, rank_sentences(one, form, reader, calibration), document_of)
         sides = sides_of(one.query) if one.kind == "comparison" else None
         of_years = sides is not None and all(any(map(str.isdigit, side)) for side in sides)
         by_rows = not sides or (of_years and not versions_of(one.chunks, sides))
@@ -121,6 +125,22 @@ def form_answers(
         else:
             made.append(_quotes(one, form, ranked))
     return made
+
+
+def _of_named_sheets(found: SearchResult, ranked: Ranked, document_of: DocumentOf) -> Ranked:
+    """Leave out all sentences if the sheet that a query names lacks the row (see `lacking`).
+
+    The best sentence may have the words of the row, unless it is a row of this document.
+    """
+    for first in ranked.sentences[:1]:
+        for chunk, document in with_tables(found.chunks[:_TABLES], document_of):
+            words = lacking(found.query, document)
+            is_row = first.is_row and first.chunk.document_id == chunk.document_id
+            if words and (
+                is_row or not words <= Words(found.query, [first.text]).in_text(first.text)
+            ):
+                return ranked._replace(sentences=(), scores=())
+    return ranked
 
 
 def _change_of_rows(found: SearchResult, answer: Answer, ranked: Ranked) -> Ranked | None:

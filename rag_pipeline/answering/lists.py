@@ -44,16 +44,6 @@ _STEPS = (
     r"\bmarche à suivre\b|\bcómo\b|\bpasos\b|"
     r"步骤|怎么|如何|خطوات|كيف"
 )
-_FIRST = (
-    r"first(?:ly| of all)?|to begin(?: with)?|begin by|start by|zuerst|zunächst|als erstes|"
-    r"erstens|(?:tout )?d['’]abord|premièrement|primero|en primer lugar"
-)
-_THEN = (
-    r"\b(?:then|next|after (?:that|this)|afterwards|finally|lastly|secondly|thirdly|dann|danach|"
-    r"anschließend|daraufhin|als nächstes|zum schluss|zuletzt|schließlich|abschließend|zweitens|"
-    r"ensuite|puis|après cela|enfin|luego|después|a continuación|finalmente|por último)\b"
-)
-"""Words that put sentences in turn."""
 _SEVERAL = (
     r"(?:which|what|who (?:are|were)|name|list|welche|was|wer sind|wie heißen|nenne|zähle|"
     r"quel(?:le)?s|qui sont|énumère|cuáles|quiénes|qué|enumera)\b|哪些|列出|ما هي"
@@ -241,13 +231,13 @@ def _following(lines: Sequence[_Line]) -> list[int | None]:
 
 
 def _of_paragraphs(text: str) -> Iterator[Block]:
-    """Yield the steps within one paragraph, by their numbers or by words such as "then"."""
+    """Yield the steps within one paragraph, by their numbers."""
     at = 0
     above = ""
     for paragraph in text.split("\n\n"):
         start, at = at, at + len(paragraph) + 2
         title, above = above, paragraph if _is_title(paragraph) else ""
-        starts = _numbers(paragraph) or _in_turn(paragraph)
+        starts = _numbers(paragraph)
         if not starts:
             continue
         end = len(paragraph.rstrip())
@@ -272,26 +262,6 @@ def _numbers(paragraph: str) -> list[int]:
             marks.append(mark.start())
     is_lines = all("\n" in paragraph[at - 1 : at] for at in marks[1:])
     return [] if len(marks) < 2 or is_lines else marks
-
-
-def _in_turn(paragraph: str) -> list[int]:
-    """Return the offsets of sentences that describe successive steps, or [].
-
-    The steps start at "first", or at the sentence before the first "then". They end with the
-    paragraph.
-    """
-    then = compiled(_THEN, re.IGNORECASE)
-    if not then.search(paragraph) or any(line.is_item for line in _lines(paragraph)):
-        return []
-    spans = sentence_spans(paragraph)
-    sentences = [paragraph[start:end] for start, end in spans]
-    opens = compiled(rf"(?:{_FIRST})\b", re.IGNORECASE).match
-    first = [n for n, one in enumerate(sentences) if opens(one)]
-    later = [n for n, one in enumerate(sentences) if then.match(one)]
-    if len(first) + len(later) < 2 or not later:
-        return []
-    begin = first[0] if first and first[0] < later[0] else max(0, later[0] - 1)
-    return [start for start, _ in spans[begin:]]
 
 
 def _of_headings(text: str) -> Iterator[Block]:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
+from rag_pipeline.answering.citing import in_document
 from rag_pipeline.answering.computing import asks_for_extreme, said, with_all_rows
 from rag_pipeline.answering.extractive import Ranked, word_share
 from rag_pipeline.answering.facts import kinds_asked
 from rag_pipeline.answering.lists import (
     Block,
-    asks_for_list,
     asks_for_several,
     asks_for_steps,
     asks_for_summary,
@@ -31,7 +31,7 @@ from rag_pipeline.answering.tables import (
     named_row,
     scored_rows,
 )
-from rag_pipeline.datamodels import Answer, Citation, Document, ScoredChunk, SearchResult, Span
+from rag_pipeline.datamodels import Answer, Document, ScoredChunk, SearchResult, Span
 from rag_pipeline.search.standing import in_force
 
 _PASSAGES = 8
@@ -206,24 +206,6 @@ def _list_by_meaning(
     return max(likely, key=itemgetter(0), default=(0.0, None))[1]
 
 
-def _list_around(
-    question: str, first: Sentence, documents: Sequence[tuple[ScoredChunk, Document]]
-) -> tuple[ScoredChunk, Document, Block] | None:
-    """Return the list around the best sentence, or None.
-
-    It is returned only if the question asks for steps or several things.
-    """
-    steps = asks_for_steps(question)
-    if not steps and (kinds_asked(question) or not asks_for_list(question)):
-        return None
-    for chunk, document in documents:
-        for block in lists_of(document) if chunk.document_id == first.chunk.document_id else ():
-            start, end = block.span
-            if start <= first.start < end and not block.apart and block.numbered <= steps:
-                return chunk, document, block
-    return None
-
-
 def _is_named(rows: Sequence[Found], words: Words) -> bool:
     """Return whether the question names all words of a cell."""
     return any(words.covers(cell) == 1 for one in rows for row in one.rows for cell in row.cells)
@@ -275,7 +257,7 @@ def _list(
         if _fits(words, quoted, document, block, steps, facts, share - best):
             chunk = next(chunk for chunk, own in pairs if own is document)
             return chunk, document, block
-    return _list_around(question, quoted[0], documents) if steps else None
+    return None
 
 
 def _fits(
@@ -349,10 +331,7 @@ def _answer(
     ranked: Ranked, lead: Iterable[str], quoted: Sequence[tuple[ScoredChunk, Document, Span]]
 ) -> Answer:
     once = {(c.corpus, c.document_id, span): (c, d, span) for c, d, span in quoted}
-    citations = tuple(
-        Citation(number, c.chunk_id, c.document_id, start, end, document.text[start:end])
-        for number, (c, document, (start, end)) in enumerate(once.values(), 1)
-    )
+    citations = tuple(in_document(*place, number) for number, place in enumerate(once.values(), 1))
     lines = [f"“{citation.text}” [{citation.number}]" for citation in citations]
     text = "\n".join([*lead, *lines])
     return Answer(text, answered=True, citations=citations, confidence=ranked.confidence)

@@ -234,13 +234,14 @@ def scored_rows(
     """Return the rows of each table that have the same words of the question, with their score.
 
     If rows have a numbered name of the question, such as "Stage 3" or 3 in the column "Stage", the
-    other rows are left out.
+    other rows are left out. So are the rows of other sheets than the question names.
     """
     labels = _labels(question)
     found: list[ScoredRows] = []
     for chunk, document in with_tables(chunks, document_of):
         known = words.in_text(f"{document.title}\n{document.document_id}")
-        for table in tables_of(document):
+        others = other_sheets(question, document)
+        for table in (table for table in tables_of(document) if table not in others):
             caption = above(document, table)
             around = words.in_text(caption)
             hits = [words.in_text(" ".join(row.cells)) for row in table.rows]
@@ -262,6 +263,24 @@ def scored_rows(
                 score = (1 if holds else _OUTDATED) * (covered + _WHOLE_CELL * max(whole))
                 found.append((score, Found(chunk, table, tuple(rows[:MOST_ROWS]), None, covered)))
     return found
+
+
+def other_sheets(question: str, document: Document) -> list[Table]:
+    """Return the tables of other sheets than a question names.
+
+    They have the same columns as a table of the named sheet. The question has words of its caption
+    that their captions lack.
+    """
+    alike: dict[tuple[str, ...], list[Table]] = {}
+    for table in tables_of(document):
+        alike.setdefault(table.head.cells if table.head else (), []).append(table)
+    left: list[Table] = []
+    for tables in (same for head, same in alike.items() if head and len(same) > 1):
+        words = Words(question, [table.caption for table in tables])
+        held = [words.in_text(table.caption) for table in tables]
+        named = [own - frozenset.intersection(*held) for own in held]
+        left += [table for table, own in zip(tables, named, strict=True) if any(named) and not own]
+    return left
 
 
 def above(document: Document, table: Table) -> str:

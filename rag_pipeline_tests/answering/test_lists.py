@@ -134,15 +134,6 @@ def test_deeper_items_and_the_text_between_two_numbers_belong_to_the_step_above(
     assert (steps.numbered, tools.numbered, len(tools.items)) == (True, False, 2)
 
 
-def test_sentences_that_words_put_in_turn_are_steps():
-    text = "Restoring\n\nOnly at night. First stop it. Then copy the tape. It is slow.\n\nA pump."
-    (steps,) = lists_of(Document("d", "", text))
-    assert text[slice(*steps.span)] == "First stop it. Then copy the tape. It is slow."
-    assert steps.above.startswith("Restoring\n") and steps.numbered
-    (citation,) = answered("How is it restored?", text).citations
-    assert citation.text == "First stop it. Then copy the tape. It is slow."
-
-
 def test_the_headings_under_what_is_asked_for_answer_with_their_first_sentences():
     text = "# Pumps of the ship\n\n## Bilge\n\nOf 2019. Red.\n\n## Deck\n\n## Fire\n\nOf 2021.\n"
     found = answered("Which pumps does the ship have?", text)

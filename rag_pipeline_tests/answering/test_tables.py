@@ -188,3 +188,28 @@ def test_a_number_names_the_row_of_its_column():
 )
 def test_a_row_answers_whose_name_the_question_has(question, row):
     assert answered(question, COURSES).citations[0].text == row
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("How many boats has jetty 2 in Leer?", ["| Jetty 2 | 8 | gas |"]),
+        # Only Emden has this jetty.
+        ("How many boats has jetty 7 in Leer?", []),
+        ("How many boats has jetty 7 in Emden?", ["| Jetty 7 | 9 | gas |"]),
+    ],
+)
+def test_a_named_sheet_answers_alone(question, said):
+    rows = [c.text for c in answered(question, HARBOURS).citations if c.text[:8] == "| Jetty "]
+    assert [row for row in rows if "Boats" not in row] == said
+
+
+def test_each_side_of_a_comparison_has_the_row_of_its_sheet():
+    text = HARBOURS.replace("Jetty 7 | 9", "Jetty 2 | 9")
+    answer = answered("Does jetty 2 take more boats in Leer or in Emden?", text)
+    assert [c.text for c in answer.citations] == ["| Jetty 2 | 8 | gas |", "| Jetty 2 | 9 | gas |"]
+    lacking = answered("Does jetty 1 take more boats in Leer or in Emden?", text)
+    assert [(row.document_id, row.number) for row in lacking.table] == [
+        ("Leer", 1),
+        ("Emden", None),
+    ]
