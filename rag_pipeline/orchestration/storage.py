@@ -6,12 +6,17 @@ the file, which then writes its log back. Here engines stay. Formats and places 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Engine, NullPool, Pool, QueuePool, create_engine
 
-from rag_pipeline.orchestration.internals import DagsterSqliteStorage
+from rag_pipeline.orchestration.internals import (
+    SqliteEventLogStorage,
+    SqliteRunStorage,
+    SqliteScheduleStorage,
+    sqlite_storage,
+)
 
 
 @lru_cache(maxsize=64)
@@ -20,28 +25,44 @@ def _engine(address: str, pool: type[Pool]) -> Engine:
     return create_engine(address, poolclass=pool, connect_args={"timeout": 30}, **more)
 
 
-@contextmanager
-def _connect(events: Any, shard: str) -> Iterator[Connection]:
-    # The UI follows a run by the changes of its own file, which appear when the file is closed.
-    pool = QueuePool if shard == "index" else NullPool
-    engine = _engine(events.conn_string_for_shard(shard), pool)
-    with events._db_lock:
-        if shard not in events._initialized_dbs:
-            events._initdb(engine)
-            events._initialized_dbs.add(shard)
-        with engine.begin() as connection:
+class _Runs(SqliteRunStorage):
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        with _engine(self._conn_string, QueuePool).begin() as connection:
             yield connection
 
 
-class OpenSqliteStorage(DagsterSqliteStorage):
+class _Schedules(SqliteScheduleStorage):
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        with _engine(self._conn_string, QueuePool).begin() as connection:
+            yield connection
+
+
+class _Events(SqliteEventLogStorage):
+    @contextmanager
+    def _connect(self, shard: str) -> Iterator[Connection]:
+        # The UI follows a run by the changes of its own file, which appear when the file is closed.
+        pool = QueuePool if shard == "index" else NullPool
+        engine = _engine(self.conn_string_for_shard(shard), pool)
+        with self._db_lock:
+            if shard not in self._initialized_dbs:
+                self._initdb(engine)
+                self._initialized_dbs.add(shard)
+            with engine.begin() as connection:
+                yield connection
+
+
+class OpenSqliteStorage(sqlite_storage.DagsterSqliteStorage):
     """Dagster's SQLite storage with open files. `dagster.yaml` names it and its folder."""
 
     def __init__(self, base_dir: str, inst_data: Any = None) -> None:
-        super().__init__(base_dir, inst_data)
-        for storage in (self._run_storage, self._schedule_storage):
-            storage.connect = _engine(storage._conn_string, QueuePool).begin  # type: ignore[method-assign]
-        events: Any = self._event_log_storage
-        events._connect = partial(_connect, events)
+        super(sqlite_storage.DagsterSqliteStorage, self).__init__()  # type: ignore[no-untyped-call]
+        self.base_dir = base_dir
+        self._inst_data = inst_data
+        self._run_storage = _Runs.from_local(sqlite_storage._runs_directory(base_dir))
+        self._event_log_storage = _Events(sqlite_storage._event_logs_directory(base_dir))
+        self._schedule_storage = _Schedules.from_local(sqlite_storage._schedule_directory(base_dir))
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Any) -> "OpenSqliteStorage":
