@@ -86,7 +86,7 @@ def show_plan(file: Path, as_json: bool) -> None:
         tell(line)
     if not busy:
         done = f"nothing to do: all {counted(len(found), 'step')} are up to date"
-        console.print("\n".join([done, *_notes(config)]))
+        console.print("\n".join([done, *_notes(workspace.config)]))
         return
     made = 0 if config.queries_path else min(MADE_QUESTIONS, len(workspace.documents().state()))
     found, start, load = measure(workspace, found, made)
@@ -94,7 +94,7 @@ def show_plan(file: Path, as_json: bool) -> None:
     told = totals(found, start, load)
     if made:
         told.append(f"This includes about {counted(made, 'question')} that `rag questions` makes.")
-    for line in (*told, *_reasons(found), *estimate_lines(found), *_notes(config)):
+    for line in (*told, *_reasons(found), *estimate_lines(found), *_notes(workspace.config)):
         console.print(line)
     for line in _largest(workspace, found, changes, file):
         say(line)
