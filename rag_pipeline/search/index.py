@@ -25,6 +25,8 @@ RESIDENT_BYTES = 400 << 20
 
 Above this size, each query reads from disk, which takes longer.
 """
+_MAPPED_BYTES = 1 << 30
+"""The same for rows in a file that processes map. The system may drop its pages."""
 
 _TAKEN = 4096
 """Number of rows that are copied at once.
@@ -127,9 +129,10 @@ class Index:
     def for_server(self, mapped: MappedFolder | None = None) -> "Index":
         """Return the index with its rows in memory, unless they exceed `RESIDENT_BYTES`.
 
-        If `mapped` is given, its files hold rows and vectors, and several processes share them.
+        If `mapped` is given, its files hold rows up to 1 GiB and vectors, and processes share them.
         """
-        read = partial(vector_index.rows_of, self.table, self.row_ids, RESIDENT_BYTES)
+        most = RESIDENT_BYTES if mapped is None else _MAPPED_BYTES
+        read = partial(vector_index.rows_of, self.table, self.row_ids, most)
         if mapped is None:
             return replace(self, rows=read())
         vectors = None if self.vectors is None else mapped.vectors(self.name, self.vectors)
