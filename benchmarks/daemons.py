@@ -28,7 +28,7 @@ from rag_pipeline_tests.testing.corpora import (
     write_corpus,
     write_documents,
 )
-from rag_pipeline_tests.testing.dagster_projects import HOME, STORAGE, command, running, wait_for
+from rag_pipeline_tests.testing.dagster_projects import HOME, command, running, wait_for
 from rag_pipeline_tests.testing.servers import free_port
 
 SECONDS = 1800
@@ -303,20 +303,13 @@ class Daemon:
 
 @contextmanager
 def daemon_of(
-    corpora: list[Corpus],
-    fast: bool = True,
-    on: bool = True,
-    empty: bool = False,
-    kept: bool = True,
+    corpora: list[Corpus], fast: bool = True, on: bool = True, empty: bool = False
 ) -> Iterator[Daemon]:
-    """Start a daemon, with its sensors on or off, or with a code location that defines nothing.
-
-    With `kept`, its history is in the storage of the shipped `dagster.yaml`.
-    """
+    """Start a daemon, with its sensors on or off, or with a code location that defines nothing."""
     folder = corpora[0].file.parents[1]
     home, project = folder / "home", folder / "definitions.py"
     home.mkdir(exist_ok=True)
-    (home / "dagster.yaml").write_text(HOME + _POOLS + (STORAGE % home if kept else ""))
+    (home / "dagster.yaml").write_text(HOME + _POOLS)
     files = [] if empty else [str(corpus.file) for corpus in corpora]
     status = "RUNNING" if on else "STOPPED"
     project.write_text(_DEFINITIONS % (fast, str(folder / "fault"), files, status))

@@ -98,7 +98,14 @@ def test_no_damaged_file_breaks_a_search_or_the_board(copy):
 
 
 @pytest.mark.parametrize(
-    ("file", "damage"), [("current.json", "half"), ("release-000001.json", "gone")]
+    ("file", "damage"),
+    [
+        ("current.json", "half"),
+        ("current.json", b"[1]"),
+        ("current.json", b'{"release_id": 7}'),
+        ("current.json", b'{"rolled_back": "2026-01-01"}'),
+        ("release-000001.json", "gone"),
+    ],
 )
 def test_a_torn_pointer_or_manifest_stops_no_open_release(copy, caplog, file, damage):
     assistant = open_assistant([Corpus.load(copy)])
@@ -107,7 +114,7 @@ def test_a_torn_pointer_or_manifest_stops_no_open_release(copy, caplog, file, da
     found = dataset.corpus.search("How long is the notice?")
     torn = copy.parent / "store/tiny/releases" / file
     before = torn.read_bytes()
-    _damage(torn, damage)
+    torn.write_bytes(damage) if isinstance(damage, bytes) else _damage(torn, damage)
     assert dataset.corpus.search("How long is the notice?") == found
     assert assistant.ask("How long is the notice?").answered
     health = health_of(assistant)

@@ -39,18 +39,6 @@ from dagster._core.execution.plan.instance_concurrency_context import (
 # The plain context in which Dagster computes staleness. The others belong to its servers.
 from dagster._core.loader import LoadingContextForTest as LoadingContextForTest
 
-# Dagster's SQLite storages and their folders. They have no setting for their engines.
-from dagster._core.storage import sqlite_storage as sqlite_storage
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
-    SqliteEventLogStorage as SqliteEventLogStorage,
-)
-from dagster._core.storage.runs.sqlite.sqlite_run_storage import (
-    SqliteRunStorage as SqliteRunStorage,
-)
-from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import (
-    SqliteScheduleStorage as SqliteScheduleStorage,
-)
-
 # The module of a code location, for `remote_origin`.
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin as LoadableTargetOrigin
 

@@ -181,9 +181,10 @@ def serve(workspace: Workspace, release_id: str) -> None:
     """Serve a release unconditionally, to replace an unusable served release."""
     load(workspace, release_id)
     try:
-        held_back = (workspace.store.read_json(CURRENT) or {}).get("held_back", [])
+        pointer = workspace.store.read_json(CURRENT)
     except StoreError:
-        held_back = []
+        pointer = None
+    held_back = pointer.get("held_back", []) if isinstance(pointer, dict) else []
     workspace.store.write_json(CURRENT, {"release_id": release_id, "held_back": held_back})
 
 

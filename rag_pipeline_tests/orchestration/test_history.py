@@ -14,7 +14,7 @@ from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing import forked
 from rag_pipeline_tests.testing.corpora import copy_corpus, rule, write_corpus
-from rag_pipeline_tests.testing.dagster_projects import HOME, STORAGE, run, seen
+from rag_pipeline_tests.testing.dagster_projects import HOME, run, seen
 
 ONE = rule("one")
 
@@ -158,20 +158,3 @@ def test_runs_that_open_a_new_home_at_once_leave_it_whole(tmp_path: Path) -> Non
     assert opened.stdout == "[0, 0, 0, 0]\n"
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.get_runs_count() == 0
-
-
-def test_the_open_storage_and_dagsters_own_read_the_same_files(built, tmp_path: Path) -> None:
-    _, plain = built
-    (tmp_path / "dagster.yaml").write_text(STORAGE % (tmp_path / "home"))
-    (run,) = plain.get_runs(limit=1)
-    plain.report_runless_asset_event(dg.AssetMaterialization("theirs"))
-    with dg.DagsterInstance.from_config(str(tmp_path)) as kept:
-        assert "orchestration.storage" in repr(kept.get_ref().storage_data)
-        assert len(kept.all_logs(run.run_id)) == len(plain.all_logs(run.run_id)) > 0
-        assert kept.get_latest_materialization_event(dg.AssetKey("theirs"))
-        kept.report_runless_asset_event(dg.AssetMaterialization("ours"))
-        added = empty_runs(kept, 1)
-        assert plain.get_latest_materialization_event(dg.AssetKey("ours"))
-        assert plain.get_run_by_id(added[0])
-        plain.delete_run(added[0])
-        assert kept.get_run_by_id(added[0]) is None

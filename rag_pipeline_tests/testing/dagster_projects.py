@@ -104,13 +104,6 @@ compute_logs:  # of each step, four processes follow what it prints
   module: dagster._core.storage.noop_compute_log_manager
   class: NoOpComputeLogManager
 """
-STORAGE = """
-storage:
-  custom:
-    module: rag_pipeline.orchestration.storage
-    class: OpenSqliteStorage
-    config: {base_dir: "%s"}
-"""
 DEFINITIONS = """
 import dagster as dg
 from rag_pipeline.config import CorpusConfig, load_config
@@ -131,7 +124,7 @@ def write_project(folder: Path, corpus: Path) -> Path:
     """Write a Dagster home and a definitions file of one corpus, its sensors on; return that."""
     home = folder / "home"
     home.mkdir()
-    (home / "dagster.yaml").write_text(HOME + STORAGE % home)
+    (home / "dagster.yaml").write_text(HOME)
     # Before a daemon and its code server do it at once, which would leave it unusable.
     dg.DagsterInstance.from_config(str(home)).dispose()
     definitions = folder / "tiny_definitions.py"

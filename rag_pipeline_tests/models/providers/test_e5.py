@@ -55,6 +55,22 @@ def test_vectors_are_those_of_the_packages_own_engine(is_query):
     assert cosines.min() > 0.9985
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_a_query_the_first_window_is_read(monkeypatch, count):
+    read: list[int] = []
+    run = e5._pass
+
+    def counted(windows):
+        read.extend(map(len, windows))
+        return run(windows)
+
+    monkeypatch.setattr(e5, "_pass", counted)
+    embedded([f"\ufdfa {count}" * 900] * count, "query")
+    assert read == [512] * count
+    embedded(["\ufdfa" * 900])
+    assert len(read) > count + 1
+
+
 @pytest.mark.parametrize(
     "text", [GERMAN * 5, CHINESE * 20, "Art. 5(a): 3.000,00 EUR – „ja“ \n" * 5]
 )
