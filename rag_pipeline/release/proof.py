@@ -96,8 +96,11 @@ def prove(answer: KeptAnswer, place: Workspace | Path) -> Held:
             f"the answer is from {named.release} of {named.released} ({named.configuration}), but "
             f"this is {release.release_id} of {release.created} ({release.configuration})"
         )
-    for source in answer.sources:
-        problem = _problem(source, held) if source.corpus == held.corpus else None
+    own = [source for source in answer.sources if source.corpus == held.corpus]
+    if answer.sources and not own:
+        raise CheckFailedError(f"no source is of the corpus {held.corpus!r}; nothing is proved")
+    for source in own:
+        problem = _problem(source, held)
         if problem is not None:
             cited = f"source [{source.number}], {source.document_id[:200]}"
             raise CheckFailedError(f"{cited}: {problem}")

@@ -103,6 +103,12 @@ def test_what_was_altered_is_refused_with_its_reason(released, packed, kept, cha
         assert reason in str(error.value)
 
 
+def test_sources_of_another_corpus_alone_prove_nothing(released, asked, kept):
+    others = [{**source, "corpus": "other"} for source in asked["sources"]]
+    with pytest.raises(CheckFailedError, match="no source is of the corpus"):
+        prove(read_answer(kept(sources=others)), released.workspace)
+
+
 def test_the_reason_comes_with_an_exit_code(released, kept, tmp_path):
     file = kept(release={"release": "release-000009"})
     outcome = rag("verify", file, released.config.file)

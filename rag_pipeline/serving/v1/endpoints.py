@@ -59,10 +59,14 @@ class Endpoint:
             wanted, caller = await self._read(request), request.state.caller
             if self.streams is not None and getattr(wanted, "stream", False):
                 return await self.streams(lambda: own.seen_by(caller), wanted, request)
-            made = await asyncio.to_thread(lambda: self.work(own.seen_by(caller), wanted, request))
-            if isinstance(made, Response):
-                return made
-            return Response(made.model_dump_json(), media_type="application/json")
+
+            def respond() -> Response:
+                made = self.work(own.seen_by(caller), wanted, request)
+                if isinstance(made, Response):
+                    return made
+                return Response(made.model_dump_json(), media_type="application/json")
+
+            return await asyncio.to_thread(respond)
 
         path = self.path.replace("{document_id}", "{document_id:path}")
         return Route(path, clear(handler, self.missing, self.form), methods=[self.method])
