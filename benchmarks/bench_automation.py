@@ -158,12 +158,11 @@ def hundred(folder: Path) -> None:
 
 
 def rest(folder: Path) -> None:
-    """Print the CPU seconds of four daemons and their code servers at rest at the same time."""
+    """Print the CPU seconds of three daemons and their code servers at rest at the same time."""
     modes: dict[str, dict[str, bool]] = {
         "sensors on": {},
         "sensors off": {"on": False},
         "nothing defined": {"empty": True},
-        "nothing defined, Dagster's own storage": {"empty": True, "kept": False},
     }
     with ExitStack() as stack:
         daemons = []
