@@ -35,10 +35,10 @@ from rag_pipeline.indexing import TABLES, open_partition, plan, plan_lexical
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
 from rag_pipeline.release.manifest import (
-    CURRENT,
     current,
     current_id,
     load,
+    pointer,
     read_settings,
     record_chats,
 )
@@ -56,7 +56,7 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     configurations with rolled-back builds. Raise NotReleasedError if no configuration can be
     chosen.
     """
-    held_back = (workspace.store.read_json(CURRENT) or {}).get("held_back", [])
+    held_back = pointer(workspace).get("held_back", [])
     if held_back:  # the choice also depends on the present build of each configuration
         return _choose(workspace, held_back)
     config, written = workspace.config, workspace.store.read_json(LEADERBOARD_FILE) or {}

@@ -170,26 +170,30 @@ def manifest_file(release_id: str) -> str:
 
 def current_id(workspace: Workspace) -> str | None:
     """Return the id of the served release, or None if there is none."""
-    return _pointer(workspace).get("release_id")
+    return pointer(workspace).get("release_id")
 
 
-def _pointer(workspace: Workspace) -> dict[str, Any]:
+def pointer(workspace: Workspace) -> dict[str, Any]:
     """Return the content of `current.json`, or {} if there is none."""
-    pointer = workspace.store.read_json(CURRENT)
-    if pointer is None:
+    return checked_pointer(workspace.store.read_json(CURRENT))
+
+
+def checked_pointer(content: Any) -> dict[str, Any]:
+    """Return the content of `current.json`. Raise StoreError if it names no release."""
+    if content is None:
         return {}
-    is_right = isinstance(pointer, dict) and isinstance(pointer.get("release_id"), str)
-    if not is_right or not isinstance(pointer.get("rolled_back"), str | None):
+    is_right = isinstance(content, dict) and isinstance(content.get("release_id"), str)
+    if not is_right or not isinstance(content.get("rolled_back"), str | None):
         raise StoreError(f"{CURRENT} names no release; run: rag doctor --repair")
-    return dict(pointer)
+    return dict(content)
 
 
 def rollback_note(workspace: Workspace) -> str:
     """Return a sentence about the rollback to the served release, or "" if there was none."""
     with suppress(RagPipelineError):
-        pointer = _pointer(workspace)
-        if since := pointer.get("rolled_back"):
-            release = load(workspace, pointer["release_id"])
+        serving = pointer(workspace)
+        if since := serving.get("rolled_back"):
+            release = load(workspace, serving["release_id"])
             return ROLLED_BACK.format(since[:10], release.release_id, release.created[:10])
     return ""
 

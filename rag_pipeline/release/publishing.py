@@ -24,6 +24,7 @@ from rag_pipeline.release.gate import Decision, decide, keep_decision, keep_scor
 from rag_pipeline.release.manifest import (
     CURRENT,
     Release,
+    checked_pointer,
     current,
     current_id,
     hash_files,
@@ -38,7 +39,7 @@ from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.workspace import Workspace
 
 _TRIES = 5
-Pointer = tuple[dict[str, Any] | None, str | None]
+Pointer = tuple[dict[str, Any], str | None]
 """The content of `releases/current.json`, and its version tag for conditional writes."""
 
 
@@ -61,7 +62,7 @@ def publish(workspace: Workspace) -> Release:
 
 def _try_to_publish(workspace: Workspace) -> Release | None:
     """Publish a release. Return None if another process changes the served release."""
-    seen = workspace.store.read_tagged_json(CURRENT)
+    seen = _seen(workspace)
     configuration, reasons = choose(workspace)
     if problems := obstacles(workspace, configuration):
         corpus, name = workspace.config.corpus, configuration.name
@@ -159,7 +160,7 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
 
     Later runs do not publish the rolled-back builds again.
     """
-    corpus, seen = workspace.config.corpus, workspace.store.read_tagged_json(CURRENT)
+    corpus, seen = workspace.config.corpus, _seen(workspace)
     serving = current(workspace)
     target = release_id or serving.previous
     if target is None:
@@ -181,16 +182,16 @@ def serve(workspace: Workspace, release_id: str) -> None:
     """Serve a release unconditionally, to replace an unusable served release."""
     load(workspace, release_id)
     try:
-        pointer = workspace.store.read_json(CURRENT)
+        content = workspace.store.read_json(CURRENT)
     except StoreError:
-        pointer = None
-    held_back = pointer.get("held_back", []) if isinstance(pointer, dict) else []
+        content = None
+    held_back = content.get("held_back", []) if isinstance(content, dict) else []
     workspace.store.write_json(CURRENT, {"release_id": release_id, "held_back": held_back})
 
 
 def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) -> Release:
     """Serve a release of another store under a new id. This store must have its builds."""
-    seen = workspace.store.read_tagged_json(CURRENT)
+    seen = _seen(workspace)
     release = replace(
         made,
         release_id=next_id(workspace),
@@ -241,14 +242,19 @@ def _move_pointer(
 ) -> bool:
     """Serve a release. If the pointer changed since `seen`, change nothing and return False."""
     record, tag = seen
-    before = (record or {}).get("held_back", [])
+    before = record.get("held_back", [])
     held_back = [d for d in dict.fromkeys([*before, *hold_back]) if d not in allow]
     moved = {"release_id": release_id, "held_back": held_back, "rolled_back": rolled_back}
     return workspace.store.write_json_if(CURRENT, moved, tag)
 
 
+def _seen(workspace: Workspace) -> Pointer:
+    content, tag = workspace.store.read_tagged_json(CURRENT)
+    return checked_pointer(content), tag
+
+
 def _served_id(seen: Pointer) -> str | None:
-    return (seen[0] or {}).get("release_id")
+    return seen[0].get("release_id")
 
 
 def _pin(workspace: Workspace, release: Release) -> None:
