@@ -70,7 +70,7 @@ def at_current_endpoint(config: CorpusConfig, settings: SettingsT) -> SettingsT:
     return settings
 
 
-def provider_of(settings: Settings) -> str:
+def provider_of(settings: object) -> str:
     """Return a model's vendor: its `provider`, or a reranker's `method`."""
     return str(getattr(settings, "provider", None) or getattr(settings, "method", ""))
 

@@ -13,15 +13,18 @@ from typing import Any
 from pydantic import BaseModel
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config.endpoints import provider_of
 from rag_pipeline.config.parsing import ENVIRONMENT
 from rag_pipeline.errors import InputError
 
 ALLOWED_KEYS = "RAG_ALLOWED_KEYS"
 """The environment variable with a comma-separated list of variables that a bundle may read."""
 _NAMED = re.compile(
-    r".*(?:url|env|address|host|command|module|path|folder|file|tokenizer)", re.IGNORECASE
+    r".*(?:url|uri|env|variable|address|host|endpoint|server|proxy|command|program|script|module"
+    r"|path|folder|directory|file|tokenizer)(?:s|es)?",
+    re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:[/\\]|[/~]|\\\\", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:[/\\]|[/~]\S|\\\\", re.IGNORECASE)
 """The start of an address or of an absolute path."""
 
 
@@ -41,45 +44,56 @@ def foreign_settings(made: object, own: CorpusConfig | None) -> list[str]:
     """Return a line for each part of a bundle's settings with a foreign address or variable.
 
     `made` has settings objects, in mappings and lists. Default values and the variables in
-    `RAG_ALLOWED_KEYS` are trusted. The values of a part are also trusted if a part of the
-    importer's corpus file `own` has all of them.
+    `RAG_ALLOWED_KEYS` are trusted. A part is also trusted if a part of the importer's corpus file
+    `own` has the same provider, addresses and variables. Default values count in this comparison,
+    because another provider, or the same provider at another address, must not get a key.
     """
-    trusted = [dict(values) for _, values in _parts(own, "")] if own else []
+    trusted = [effective for _, effective, _ in _parts(own, "")] if own else []
     allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}
     lines = []
-    for place, values in _parts(made, ""):
-        foreign = {
-            name: value
-            for name, value in values.items()
+    for place, effective, chosen in _parts(made, ""):
+        foreign = [
+            f"{name} {value}"
+            for name, value in chosen.items()
             if not (name.endswith("_env") and value in allowed)
-        }
-        if foreign and not any(values.items() <= known.items() for known in trusted):
-            lines.append(f"{place}: " + ", ".join(f"{n} {v}" for n, v in foreign.items()))
+        ]
+        if foreign and effective not in trusted:
+            lines.append(f"{place}: {', '.join(foreign)}")
     return list(dict.fromkeys(lines))
 
 
-def _parts(value: object, place: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the place and the settings of each model that names an address or a variable."""
-    inner: Mapping[Any, Any] = {}
+def _parts(value: object, place: str) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+    """Yield the place of each model, its named values, and those that are no defaults.
+
+    The named values are the provider, addresses and variables. Those of a provider's inner models
+    are also values of the provider's model, because they take effect together.
+    """
     if isinstance(value, BaseModel):
-        inner = dict(value)
-        fields = type(value).model_fields
-        named = {
-            name: _shown(text)
-            for name, text in inner.items()
-            if isinstance(text, str | PurePath | list | tuple)
-            and (_NAMED.fullmatch(name) or _ADDRESS.match(_shown(text)))
-            and (name not in fields or text != fields[name].default)
-        }
-        if named:
-            yield place, named
-    elif isinstance(value, Mapping):
-        inner = value
-    elif isinstance(value, (list, tuple)):
-        inner = dict(enumerate(value))
-    for name, part in inner.items():
+        provider = provider_of(value)
+        named = [*_named(value, "", is_whole=bool(provider))]
+        effective = {"provider": provider, **{name: text for name, text, _ in named}}
+        yield place, effective, {name: text for name, text, is_default in named if not is_default}
+    for name, part in _inner(value).items():
         yield from _parts(part, f"{place}.{name}" if place else str(name))
 
 
-def _shown(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+def _named(value: object, place: str, is_whole: bool) -> Iterator[tuple[str, str, bool]]:
+    """Yield the name and text of each address or variable, and whether it is the default."""
+    fields = type(value).model_fields if isinstance(value, BaseModel) else {}
+    for name, part in _inner(value).items():
+        where = f"{place}.{name}" if place else str(name)
+        texts = [part] if isinstance(part, str | PurePath) else part
+        if isinstance(texts, list | tuple) and all(isinstance(t, str | PurePath) for t in texts):
+            texts = [str(text) for text in texts]
+            if any(map(_NAMED.fullmatch, where.split("."))) or any(map(_ADDRESS.match, texts)):
+                yield where, " ".join(texts), name in fields and part == fields[name].default
+        elif is_whole or not isinstance(part, BaseModel):
+            yield from _named(part, where, is_whole)
+
+
+def _inner(value: object) -> Mapping[Any, Any]:
+    if isinstance(value, BaseModel):
+        return dict(value)
+    if isinstance(value, (list, tuple)):
+        return dict(enumerate(value))
+    return value if isinstance(value, Mapping) else {}

@@ -6,6 +6,7 @@ from rag_pipeline.config import Settings, load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.models.providers.fastembed_models import FastEmbedEmbedding
 from rag_pipeline.models.providers.openai import OpenAIEmbedding
+from rag_pipeline.models.providers.voyage import VoyageEmbedding
 from rag_pipeline.release import bundle
 from rag_pipeline.release.trust import foreign_settings
 from rag_pipeline.workspace import Workspace
@@ -72,9 +73,40 @@ def test_what_the_own_corpus_file_names_together_is_trusted(evil, tmp_path):
     assert bundle.foreign_endpoints(file, own)
 
 
+def test_a_key_is_trusted_for_the_provider_and_address_that_the_own_file_gives_it(tmp_path):
+    own = load_config(corpus(tmp_path, "https://intern.example/v1", "INTERN_KEY"))
+    openai = {"provider": "openai", "model": "m", "dimensions": 8}
+    keyed, at = {"api_key_env": "INTERN_KEY"}, {"base_url": "https://intern.example/v1"}
+    cases = [
+        (OpenAIEmbedding(**openai, **keyed, **at), []),
+        (OpenAIEmbedding(**openai), []),
+        (OpenAIEmbedding(**openai, **keyed), ["x: api_key_env INTERN_KEY"]),
+        (OpenAIEmbedding(**openai, **at), ["x: base_url https://intern.example/v1"]),
+        (VoyageEmbedding(provider="voyage", **keyed), ["x: api_key_env INTERN_KEY"]),
+        (
+            VoyageEmbedding(provider="voyage", **keyed, **at),
+            ["x: base_url https://intern.example/v1, api_key_env INTERN_KEY"],
+        ),
+    ]
+    for made, lines in cases:
+        assert foreign_settings({"x": made}, own) == lines
+
+
+class Place(Settings):
+    """A part of the settings of a plugin."""
+
+    endpoint: str | None = None
+    token_env: str = "PLUGIN_KEY"
+
+
 class Plugin(Settings):
     """Settings that a plugin may have."""
 
+    method: str = "plugin"
+    first: Place = Place()
+    second: Place = Place()
+    servers: dict[str, str] = {}
+    mirrors: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     weights: str = ""
     cache: Path = Path("cache")
@@ -90,12 +122,26 @@ class Plugin(Settings):
         (Plugin(command=("sh", "-c", "id")), "command sh -c id"),
         (Plugin(weights="~/.ssh/id_rsa"), "weights ~/.ssh/id_rsa"),
         (Plugin(cache=Path("/etc")), "cache /etc"),
+        (Plugin(servers={"eu": "evil.example:443"}), "servers.eu evil.example:443"),
+        (Plugin(mirrors=("b", "https://evil.example")), "mirrors b https://evil.example"),
         (Plugin(template="Answer from {passages} / {query}", separators=("\n", "/ ")), None),
         (OpenAIEmbedding(provider="openai", model="BAAI/bge-small"), None),
     ],
 )
 def test_every_path_and_command_needs_trust(foreign, named):
     assert foreign_settings({"x": foreign}, None) == ([f"x: {named}"] if named else [])
+
+
+def test_values_of_inner_models_are_trusted_together():
+    def plugin(*places):
+        first, second = (Place(endpoint=f"{where}:1", token_env=key) for where, key in places)
+        return {"x": Plugin(first=first, second=second)}
+
+    own = [*plugin(("a", "A_KEY"), ("b", "B_KEY")).values()]
+    assert foreign_settings(plugin(("a", "A_KEY"), ("b", "B_KEY")), own) == []
+    assert foreign_settings(plugin(("a", "A_KEY"), ("a", "A_KEY")), own) != []
+    split = {"x": Plugin(first=Place(endpoint="a:1"), second=Place(token_env="A_KEY"))}
+    assert foreign_settings(split, own)[0] == "x: first.endpoint a:1, second.token_env A_KEY"
 
 
 def test_a_bundle_of_packaged_models_needs_no_trust(tmp_path, run_all):
