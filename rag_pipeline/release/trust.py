@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rag_pipeline.config import CorpusConfig
 from rag_pipeline.config.endpoints import provider_of
 from rag_pipeline.config.parsing import ENVIRONMENT
 from rag_pipeline.errors import InputError
@@ -40,15 +39,15 @@ def refuse_variables(value: Any, where: str) -> None:
             refuse_variables(part, where)
 
 
-def foreign_settings(made: object, own: CorpusConfig | None) -> list[str]:
+def foreign_settings(made: object, own: object) -> list[str]:
     """Return a line for each part of a bundle's settings with a foreign address or variable.
 
     `made` has settings objects, in mappings and lists. Default values and the variables in
     `RAG_ALLOWED_KEYS` are trusted. A part is also trusted if a part of the importer's corpus file
-    `own` has the same provider, addresses and variables. Default values count in this comparison,
-    because another provider, or the same provider at another address, must not get a key.
+    `own` (None: no file) has the same provider, addresses and variables. Default values count in
+    this comparison, because a key is for one provider at one address.
     """
-    trusted = [effective for _, effective, _ in _parts(own, "")] if own else []
+    trusted = [effective for _, effective, _ in _parts(own, "")]
     allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}
     lines = []
     for place, effective, chosen in _parts(made, ""):
@@ -84,9 +83,9 @@ def _named(value: object, place: str, is_whole: bool) -> Iterator[tuple[str, str
         where = f"{place}.{name}" if place else str(name)
         texts = [part] if isinstance(part, str | PurePath) else part
         if isinstance(texts, list | tuple) and all(isinstance(t, str | PurePath) for t in texts):
-            texts = [str(text) for text in texts]
-            if any(map(_NAMED.fullmatch, where.split("."))) or any(map(_ADDRESS.match, texts)):
-                yield where, " ".join(texts), name in fields and part == fields[name].default
+            shown = [str(text) for text in texts]
+            if any(map(_NAMED.fullmatch, where.split("."))) or any(map(_ADDRESS.match, shown)):
+                yield where, " ".join(shown), name in fields and part == fields[name].default
         elif is_whole or not isinstance(part, BaseModel):
             yield from _named(part, where, is_whole)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from threading import Lock
 
 from cachetools import LRUCache
@@ -44,7 +45,7 @@ class Labels:
         self, read: Callable[[], DocumentLabels], chunks: Callable[[], Iterable[str]] = tuple
     ) -> None:
         self._read, self._chunks = read, chunks
-        self._lock = Lock()
+        self._lock, self._counting = Lock(), Lock()
         self._known: DocumentLabels | None = None
         self._counts: Counter[frozenset[str]] | None = None
 
@@ -72,7 +73,7 @@ class Labels:
     def count_chunks(self, caller: Caller) -> int:
         """Return the number of chunks that a caller may see."""
         labels = self.of_documents
-        with self._lock:
+        with self._counting:
             if self._counts is None:
                 self._counts = Counter(labels[d] for d in self._chunks() if d in labels)
             counts = self._counts
@@ -82,14 +83,15 @@ class Labels:
 class Views:
     """The last used views of an index. Threads may share an instance.
 
-    A view is the index with only the documents that some callers may see.
+    A view is the index with only the documents that some callers may see. Each view is made once,
+    and only callers who need this view wait for it.
     """
 
     def __init__(self, index: Index, labels: Labels) -> None:
         self.labels = labels
         self._index = index
         self._lock = Lock()
-        self._views: LRUCache[frozenset[frozenset[str]], Index] = LRUCache(_MOST_VIEWS)
+        self._views: LRUCache[frozenset[frozenset[str]], Future[Index]] = LRUCache(_MOST_VIEWS)
 
     def index_for(self, caller: Caller) -> Index:
         """Return the view of the index for a caller."""
@@ -98,10 +100,18 @@ class Views:
         labels = self.labels.of_documents
         seen = frozenset(held for held in set(labels.values()) if caller.sees(held))
         with self._lock:
-            view = self._views.get(seen)
-            if view is None:
-                view = self._index.only([d for d, held in labels.items() if held in seen])
-                if view.visible is not None and view.visible.all() and len(labels):
-                    view = self._index
-                self._views[seen] = view
-        return view
+            known = self._views.get(seen)
+            view = self._views[seen] = known or Future()
+        if known is None:
+            try:
+                view.set_result(self._only([d for d, held in labels.items() if held in seen]))
+            except BaseException as error:  # noqa: BLE001 - the future passes it to all callers
+                with self._lock:
+                    self._views.pop(seen, None)
+                view.set_exception(error)
+        return view.result()
+
+    def _only(self, document_ids: Sequence[str]) -> Index:
+        view = self._index.only(document_ids)
+        is_whole = view.visible is not None and view.visible.all() and len(document_ids)
+        return self._index if is_whole else view

@@ -1,6 +1,8 @@
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
 from rag_pipeline.config import Settings, load_config
 from rag_pipeline.errors import InputError
@@ -105,7 +107,7 @@ class Plugin(Settings):
     method: str = "plugin"
     first: Place = Place()
     second: Place = Place()
-    servers: dict[str, str] = {}
+    servers: Mapping[str, str] = Field(default={})
     mirrors: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     weights: str = ""

@@ -1,4 +1,6 @@
 import random
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
@@ -171,6 +173,45 @@ def test_a_caller_sees_the_documents_with_one_of_its_labels(pair, rows, tmp_path
     assert views.index_for(OPERATOR) is index
     same = (views.index_for(Caller(frozenset(x))) for x in ((), ("other",), ("public",)))
     assert len({id(view) for view in same}) == 1
+
+
+def test_callers_wait_only_for_their_own_view(monkeypatch, pair):
+    index, made = pair[0], []
+    every_label_at_once, only = Barrier(3, timeout=60), type(index).only
+
+    def watched(self, ids):
+        made.append(sorted(ids))
+        every_label_at_once.wait()
+        return only(self, ids)
+
+    monkeypatch.setattr(type(index), "only", watched)
+    labels = Labels(lambda: {f"name{n}.txt": frozenset({f"l{n}"}) for n in range(3)})
+    views = Views(index, labels)
+    callers = [Caller(frozenset({f"l{n}"})) for n in (0, 1, 2) * 3]
+    with ThreadPoolExecutor(9) as threads:
+        opened = [*threads.map(views.index_for, callers)]
+    assert sorted(made) == [["name0.txt"], ["name1.txt"], ["name2.txt"]]
+    assert [opened.index(one) for one in opened] == [0, 1, 2] * 3
+
+
+def test_counting_chunks_holds_no_caller_up():
+    def chunks():
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(labels.sees, Caller(frozenset()), "a").result(60)
+        return ["a", "a", "b"]
+
+    labels = Labels(lambda: {"a": frozenset({"public"}), "b": frozenset({"hr"})}, chunks)
+    assert labels.count_chunks(Caller(frozenset())) == 2
+
+
+def test_a_view_that_failed_is_made_again(monkeypatch, pair):
+    index = pair[0]
+    views = Views(index, Labels(lambda: LABELS))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(index), "only", lambda self, ids: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            views.index_for(Caller(frozenset()))
+    assert views.index_for(Caller(frozenset())).visible is not None
 
 
 def test_a_document_without_known_labels_is_hidden(pair, rows, tmp_path):
