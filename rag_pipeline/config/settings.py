@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
 from urllib.parse import urlsplit
@@ -320,21 +321,28 @@ class Gate(Settings):
     reference: str | None = Field(default=None, pattern=r"^release-\d+$")
 
 
-def fingerprint(*parts: Any) -> str:
+def fingerprint(*parts: Any, fallback: Callable[[Any], Any] | None = None) -> str:
     """Return 16 hex digits of the SHA-256 over the parts' canonical JSON.
 
     The parts are a stage's settings and its upstream fingerprint. Rows with another fingerprint are
     stale. The JSON of settings, also of nested settings, has their `code_version` and lacks the
-    settings in `not_fingerprinted`. Raise TypeError if a part has no JSON form.
+    settings in `not_fingerprinted`. `fallback` replaces a part without a JSON form. Without it,
+    raise TypeError for such a part.
     """
-    canonical = json.dumps(parts, default=_plain, sort_keys=True, separators=(",", ":"))
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Settings):
+            return {"code_version": value.code_version, **value.fingerprinted()}
+        if isinstance(value, BaseModel):
+            return value.model_dump(by_alias=True)
+        if is_dataclass(value) and not isinstance(value, type):
+            return asdict(value)
+        if isinstance(value, Set):  # each process has another order
+            return sorted(value, key=partial(fingerprint, fallback=fallback))
+        try:
+            return to_jsonable_python(value, fallback=fallback)
+        except PydanticSerializationError:
+            raise TypeError(f"cannot fingerprint {type(value).__name__}") from None
+
+    canonical = json.dumps(parts, default=plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Settings):
-        return {"code_version": value.code_version, **value.fingerprinted()}
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError:
-        raise TypeError(f"cannot fingerprint {type(value).__name__}") from None

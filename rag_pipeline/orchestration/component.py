@@ -1,7 +1,5 @@
 """Define `rag_pipeline.RagPipeline`, the Dagster component of a corpus file."""
 
-import atexit
-import gc
 import inspect
 import os
 import re
@@ -37,9 +35,6 @@ from rag_pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource
-
-# Otherwise each process of a run spends two CPU seconds at its end on garbage of all imports.
-atexit.register(gc.freeze)
 
 _CHECKING = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 """Set by `dg check defs` and `dagster definitions validate`. They must fail if a file is wrong."""

@@ -162,8 +162,8 @@ def sources_digest(config: CorpusConfig) -> str:
     queries = config.queries_path
     status = queries.stat() if queries and queries.is_file() else None
     asked = status and (status.st_size, status.st_mtime_ns)
-    settings = config.model_dump_json(serialize_as_any=True, fallback=repr)
-    return fingerprint(listing_digest(config), asked, settings)
+    settings = config.model_dump(serialize_as_any=True)
+    return fingerprint(listing_digest(config), asked, settings, fallback=repr)
 
 
 def _refusal(

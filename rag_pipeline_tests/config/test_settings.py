@@ -1,6 +1,9 @@
 """What makes rows stale, and the keys under which paid answers are kept."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +82,39 @@ def test_settings_inside_of_settings_are_left_out_as_those_outside():
     before = made()
     Border.code_version = 2
     assert made() != before
+
+
+_SETS = """
+from dataclasses import dataclass
+from pydantic import BaseModel
+from rag_pipeline.config.settings import Settings, fingerprint
+
+class Words(BaseModel):
+    kept: set[str]
+
+@dataclass(frozen=True)
+class Pair:
+    both: frozenset[str]
+
+class Cuts(Settings):
+    left_out: frozenset[str]
+    words: Words
+    pairs: frozenset[Pair]
+
+names = {"the", "a", "an", "of", "in", "on"}
+pairs = {Pair(frozenset(names)), Pair(frozenset({"to", "by"}))}
+cuts = Cuts(left_out=names, words=Words(kept=names), pairs=pairs)
+print(fingerprint(cuts), list(names))
+"""
+
+
+def test_every_process_gives_settings_with_sets_the_same_fingerprint():
+    told = [
+        subprocess.check_output(
+            [sys.executable, "-c", _SETS], env={**os.environ, "PYTHONHASHSEED": seed}, text=True
+        ).split(maxsplit=1)
+        for seed in ("1", "2")
+    ]
+    (one, order), (two, other) = told
+    assert order != other
+    assert one == two

@@ -27,6 +27,7 @@ from rag_pipeline_tests.testing.corpora import (
     write_file,
 )
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, seen
+from rag_pipeline_tests.testing.webhooks import VARIABLE
 
 MADE = [row for row in ASSETS.values() if not row.on_demand and row.name != "relevance_labels"]
 MEASURED = [row.name for row in MADE if row.partitioned_by == "configuration"]
@@ -237,12 +238,23 @@ def test_a_change_during_a_long_observation_is_shown_before_its_count_is_final(
     assert seen(built, home) == planned(built) == EVERYTHING_AFTER_CHUNKS_SHORT
 
 
-def test_all_sensors_tell_the_same_when_a_document_has_changed(tmp_path, built, home):
+def test_all_sensors_tell_the_same_when_a_document_has_changed(tmp_path, built, home, webhook):
+    write_file(tmp_path, **settings(schedule="0 3 * * *", alerts={"webhook_env": VARIABLE}))
     edit(tmp_path)
-    _, observed = ask(built, home, "observed_inputs")
-    _, requested = ask(built, home)
-    assert observed == f"{len(planned(built))} partitions are stale"
-    assert requested == f"{observed}; tiny__changed_documents loads the changed files"
+    sensors = build_definitions(load_config(built)).sensors
+    told = {sensor.name: ask(built, home, sensor.name.removeprefix("tiny__")) for sensor in sensors}
+    (load,), said = told.pop("tiny__changed_documents")
+    assert (load.job_name, said) == ("tiny__update_documents", None)
+    (first,), said = told.pop("tiny__freshness")  # no check has a result yet
+    assert ({key.name for key in first.asset_check_keys}, said) == ({"freshness_check"}, None)
+    stale = f"{len(planned(built))} partitions are stale"
+    assert told == {
+        "tiny__observed_inputs": ([], stale),
+        "tiny__stale_partitions": ([], f"{stale}; tiny__reindex loads the changed files"),
+        "tiny__failure_alerts": ([], "runs that fail from now on are posted"),
+        "tiny__standstill_alerts": ([], "nothing has changed since the last alert"),
+    }
+    assert webhook.received == []
 
 
 def restore(folder):
