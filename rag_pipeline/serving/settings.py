@@ -25,6 +25,7 @@ class ServerSettings:
     - `max_concurrency`: Maximum requests at work or waiting. One address may have half of them.
     - `threads`: Maximum requests at work. None means 64 if models may be called over the network.
       Otherwise it means two per processor, divided among the workers, but at least 2.
+      Clients without a request at work may exceed it by half.
     - `workers`: Number of processes. They share the port and map the releases into memory.
     - `wait_seconds`: Maximum seconds that a request waits for its turn.
     - `requests_per_minute`: Maximum requests of a client address to all workers.

@@ -8,7 +8,8 @@ class Turns:
     """The working and the waiting requests of one event loop.
 
     More threads than processors would make every request slower. The wait is short, because a
-    refused client can ask another server.
+    refused client can ask another server. A client without a request at work may exceed `at_once`
+    by half, so one client with long requests keeps no other out.
     """
 
     def __init__(self, at_once: int, wait_seconds: float) -> None:
@@ -30,10 +31,10 @@ class Turns:
     async def begin(self, client: str) -> None:
         """Wait for a turn. Raise TimeoutError after `wait_seconds`.
 
-        The client with the fewest requests at work is next. So no client can keep others out. Among
-        equals it is first come, first served.
+        The client with the fewest requests at work is next. Among equals it is first come, first
+        served.
         """
-        if self.working < self.at_once and not self._queue:
+        if self._is_free_for(client):
             self._working[client] += 1
             return
         turn = asyncio.get_running_loop().create_future()
@@ -52,12 +53,18 @@ class Turns:
         """End a turn of a client, and let the next requests begin."""
         self._working[client] -= 1
         self._working += Counter()  # drops clients without a turn
-        while self._queue and self.working < self.at_once:
+        while self._queue:
             following = min(self._queue, key=lambda waiting: self._working[waiting[0]])
+            if not self._is_free_for(following[0]):
+                break
             self._queue.remove(following)
             if not following[1].done():
                 self._working[following[0]] += 1
                 following[1].set_result(None)
+
+    def _is_free_for(self, client: str) -> bool:
+        more = 0 if self._working[client] else self.at_once // 2
+        return self.working < self.at_once + more
 
     def go_on(self, client: str) -> None:
         """Take a client's turn again after `end`, without waiting."""

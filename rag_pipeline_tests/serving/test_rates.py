@@ -1,5 +1,6 @@
 """Limits of requests a minute hold for all processes together, and never longer than they say."""
 
+import sqlite3
 import time
 
 from rag_pipeline.serving.rates import Buckets
@@ -12,6 +13,17 @@ def test_processes_count_together(tmp_path):
     assert 2.0 < first.wait("token", 20) <= 3.0
     assert 2.0 < second.wait("token", 20) <= 3.0
     assert second.wait("another", 20) == 0.0
+
+
+def test_a_locked_file_stops_neither_the_process_nor_its_limits(tmp_path):
+    buckets, other = Buckets(tmp_path / "rates"), sqlite3.connect(tmp_path / "rates")
+    assert buckets._rows.execute("PRAGMA busy_timeout").fetchall() == [(0,)]
+    other.execute("BEGIN IMMEDIATE")
+    assert [buckets.wait("token", 20), buckets.wait("token", 20)] == [0.0, 0.0]
+    assert 2.0 < buckets.wait("token", 20) <= 3.0, "counted in memory"
+    other.rollback()
+    assert [buckets.wait("token", 20), buckets.wait("token", 20)] == [0.0, 0.0]
+    assert 2.0 < buckets.wait("token", 20) <= 3.0, "counted in the file again"
 
 
 def test_a_client_that_asks_too_often_gets_its_rate(monkeypatch):

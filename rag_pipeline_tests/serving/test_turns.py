@@ -44,21 +44,27 @@ def test_the_next_in_line_begins_when_a_turn_ends():
 
 def test_a_client_with_many_requests_keeps_no_other_out():
     async def scene():
-        turns, order = Turns(2, 600.0), []
+        turns, order = Turns(4, 600.0), []
 
         async def request(client):
             await turns.begin(client)
             order.append(client)
 
-        tasks = [asyncio.create_task(request(client)) for client in "aaaaab"]
+        tasks = [asyncio.create_task(request(client)) for client in "aaaaaabbcd"]
         await settle()
-        turns.end("a")
-        await settle()
-        assert order == ["a", "a", "b"]
+        assert "".join(order) == "aaaabc", "two more, of clients without a request at work"
+        assert (turns.working, turns.waiting) == (6, 4)
         turns.end("b")
         await settle()
-        assert order == ["a", "a", "b", "a"]
-        assert (turns.working, turns.waiting) == (2, 2)
+        assert "".join(order) == "aaaabcb", "the first client without a request at work"
+        turns.end("a")
+        await settle()
+        assert "".join(order) == "aaaabcbd"
+        for client, expected in [("a", "aaaabcbd"), ("a", "aaaabcbd"), ("b", "aaaabcbda")]:
+            turns.end(client)
+            await settle()
+            assert "".join(order) == expected, "who has a request at work needs one of four turns"
+        assert (turns.working, turns.waiting) == (4, 1)
         for task in tasks:
             task.cancel()
 
