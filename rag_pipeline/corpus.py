@@ -28,7 +28,7 @@ from rag_pipeline.errors import DocumentError, InputError, StoreError
 from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
-from rag_pipeline.release.manifest import ReleaseSettings, current_id
+from rag_pipeline.release.manifest import ReleaseSettings, pointer, rollback_note
 from rag_pipeline.release.opening import Served, current_chats, give_way, labels_of, open_release
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.retrieval import check_query
@@ -271,19 +271,26 @@ class Corpus:
         While a newer release is being opened, searches read the previous release. Before the first
         search, this method returns the served release.
         """
-        return manifests.current(self.workspace) if self._served is None else self._open().release
+        return self.searched_with_note()[0]
+
+    def searched_with_note(self) -> tuple[Release, str]:
+        """Return the manifest of `searched`, and a sentence about a rollback to it or ""."""
+        if self._served is None:
+            return manifests.serving(self.workspace)
+        served = self._open()
+        return served.release, served.note
 
     def reopen(self) -> Release:
         """Wait until searches read the current release, and return its manifest.
 
         If the release can't be opened, raise StoreError. Searches stay with the previous release.
         """
-        release = manifests.current(self.workspace)
+        release, note = manifests.serving(self.workspace)
         with self._lock:
             served = self._served
             if served is not None and served.release.release_id == release.release_id:
                 return served.release
-            _, opening = self._begin(release)
+            _, opening = self._begin(release, note)
         return opening.result().release
 
     def releases(self) -> list[Release]:
@@ -324,12 +331,18 @@ class Corpus:
         if served is not None and self.used < self._next_look:
             return served
         try:
-            release_id = current_id(self.workspace)
+            content = pointer(self.workspace)
             if self.is_server:
                 self._next_look = self.used + _LOOK_SECONDS[self.workspace.store.files.shared]
-            if served is not None and served.release.release_id == release_id:
+            if served is not None and served.release.release_id == content.get("release_id"):
+                note = rollback_note(served.release, content)
+                if note != served.note:  # a release that was never open here was rolled back
+                    with self._lock:
+                        noted = replace(served, note=note)
+                        self._served = noted if self._served is served else self._served
+                    return noted
                 return served
-            release = manifests.current(self.workspace)
+            release, note = manifests.serving(self.workspace)
         except StoreError as error:
             if served is None:
                 raise
@@ -342,7 +355,7 @@ class Corpus:
                 or time.monotonic() < self._not_before
             ):
                 return served
-            begun, opening = self._begin(release)
+            begun, opening = self._begin(release, note)
         if served is None:
             return opening.result()
         if begun and release.pinned.rows <= _AT_ONCE_CHUNKS:
@@ -350,7 +363,7 @@ class Corpus:
                 return opening.result(_AT_ONCE_SECONDS)
         return served
 
-    def _begin(self, release: Release) -> tuple[bool, "Future[Served]"]:
+    def _begin(self, release: Release, note: str) -> tuple[bool, "Future[Served]"]:
         """Open a release in a new thread, unless another thread already opens it.
 
         Return whether this call started the thread, and the future result.
@@ -367,7 +380,8 @@ class Corpus:
                     give_way()
                 if self.verify:
                     manifests.verify(self.workspace, release)
-                served = open_release(self.workspace, release, before, self.is_server, self.mapped)
+                options = before, self.is_server, self.mapped
+                served = replace(open_release(self.workspace, release, *options), note=note)
             except BaseException as error:  # noqa: BLE001 - the future passes it to waiting callers
                 self._end(opening, None)
                 if self._served is not None:

@@ -9,7 +9,7 @@ from rag_pipeline import Corpus
 from rag_pipeline import corpus as module
 from rag_pipeline.datamodels import Caller, SearchRequest
 from rag_pipeline.errors import InputError, NotReleasedError, StoreError
-from rag_pipeline.release.manifest import current_id
+from rag_pipeline.release.manifest import pointer
 from rag_pipeline.search.pinned import open_builds
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
 
@@ -196,9 +196,9 @@ def test_a_server_looks_into_a_bucket_once_a_second(built_file, monkeypatch):
 
     def counted(workspace):
         looks.append(1)
-        return current_id(workspace)
+        return pointer(workspace)
 
-    monkeypatch.setattr(module, "current_id", counted)
+    monkeypatch.setattr(module, "pointer", counted)
     corpus = Corpus.load(built_file)
     for _ in range(3):
         corpus.search("hotel price a night", k=1)

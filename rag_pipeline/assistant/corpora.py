@@ -26,7 +26,6 @@ from rag_pipeline.datamodels import (
 )
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.places import Place
-from rag_pipeline.release.manifest import rollback_note
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.staged import documents_of, in_parallel
@@ -90,12 +89,10 @@ def with_gaps(made: AssistedAnswer, chosen: Chosen, query: str, of_all: bool) ->
     These are the unreadable files, and for a refusal also the excluded files. The warnings name
     files, so only callers who may see all documents get them.
     """
-    told = []
+    told = [release.note for release in made.releases]
     for one in (one for one in chosen if isinstance(one, ReleasedCorpus)):
-        workspace = one.corpus.workspace
-        told.append(rollback_note(workspace))
         if of_all and one.corpus.labels(one.caller) is None:
-            told += not_searched(workspace, query, excluded=not made.answered)
+            told += not_searched(one.corpus.workspace, query, excluded=not made.answered)
     said = (in_language_of(query, sentence) for sentence in told if sentence)
     return replace(made, warnings=(*made.warnings, *said))
 

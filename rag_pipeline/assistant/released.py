@@ -100,12 +100,13 @@ class ReleasedCorpus:
 
     def released(self) -> Released:
         """Return the release that searches read now."""
-        release = self.corpus.searched()
+        release, note = self.corpus.searched_with_note()
         return Released(
             corpus=self.name,
             release=release.release_id,
             released=release.created,
             configuration=release.configuration,
+            note=note,
         )
 
     def answers(self) -> tuple[AnswerSettings, AnswerMaker | None]:

@@ -90,12 +90,16 @@ class Record(BaseModel):
 
 
 class Released(Record):
-    """The searched release. `released` is the time of its creation."""
+    """The searched release. `released` is the time of its creation.
+
+    `note` is a sentence about a rollback to the release, or "".
+    """
 
     corpus: str
     release: str
     released: str
     configuration: str
+    note: str = ""
 
 
 def _place(place: Any) -> Any:

@@ -114,11 +114,17 @@ class Release:
 
 def current(workspace: Workspace) -> Release:
     """Return the served release. Raise NotReleasedError if there is none."""
-    release_id = current_id(workspace)
-    if release_id is None:
+    return serving(workspace)[0]
+
+
+def serving(workspace: Workspace) -> tuple[Release, str]:
+    """Return the served release with its `rollback_note`. Raise NotReleasedError without one."""
+    content = pointer(workspace)
+    if not content:
         corpus, file = workspace.config.corpus, workspace.config.where
         raise NotReleasedError(f"{corpus}: nothing has been released yet; run: rag run {file}")
-    return load(workspace, release_id)
+    release = load(workspace, content["release_id"])
+    return release, rollback_note(release, content)
 
 
 def load(workspace: Workspace, release_id: str) -> Release:
@@ -188,14 +194,11 @@ def checked_pointer(content: Any) -> dict[str, Any]:
     return dict(content)
 
 
-def rollback_note(workspace: Workspace) -> str:
-    """Return a sentence about the rollback to the served release, or "" if there was none."""
-    with suppress(RagPipelineError):
-        serving = pointer(workspace)
-        if since := serving.get("rolled_back"):
-            release = load(workspace, serving["release_id"])
-            return ROLLED_BACK.format(since[:10], release.release_id, release.created[:10])
-    return ""
+def rollback_note(release: Release, content: Mapping[str, Any]) -> str:
+    """Return a sentence about the rollback to a release that the `pointer` names, or ""."""
+    since = content.get("rolled_back")
+    told = ROLLED_BACK.format(since and since[:10], release.release_id, release.created[:10])
+    return told if since else ""
 
 
 def made(workspace: Workspace) -> int:

@@ -48,6 +48,8 @@ class Served:
     searcher: Searcher
     views: Views | None
     """The visible documents by caller. None if every caller may see all documents."""
+    note: str = ""
+    """A sentence about the rollback to this release, or ""."""
 
     @property
     def bytes(self) -> int:

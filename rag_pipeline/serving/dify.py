@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from rag_pipeline.assistant import Assistant
+from rag_pipeline.assistant.corpora import with_releases
 from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
 from rag_pipeline.search.fusion import weighted_gains
@@ -59,8 +60,11 @@ def retrieval(
         condition = wanted.metadata_condition
         where = condition.where() if condition is not None else None
         k = wanted.retrieval_setting.top_k
-        rated = assistant.rated(wanted.query, wanted.knowledge_id, k, where)
+        asked = wanted.query, wanted.knowledge_id, k, where
+        corpus = assistant.corpora[wanted.knowledge_id]
+        rated, releases = with_releases([corpus], lambda: assistant.rated(*asked))
         places = assistant.places([passage for passage, _ in rated])
+        note = " ".join(release.note for release in releases)
     except InputError as error:
         return 400, _failure(_INVALID, told(error))
     except RagPipelineError as error:
@@ -75,6 +79,7 @@ def retrieval(
                 "document_id": p.document_id,
                 "start": p.start,
                 "end": p.end,
+                **({"note": note} if note else {}),
                 **({"place": place.label} if place else {}),
                 **({"page": place.page, "boxes": place.boxes} if place and place.page else {}),
             },

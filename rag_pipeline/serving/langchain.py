@@ -71,8 +71,8 @@ class RagPipelineRetriever(BaseRetriever):
     ) -> list[Document]:
         # LangChain calls this in a thread for `ainvoke`.
         chunks = self.corpus.search(query, self.k, self.where, self.caller)
-        places = self.corpus.places(chunks)
-        return [_document(chunk, place) for chunk, place in zip(chunks, places, strict=True)]
+        places, (_, note) = self.corpus.places(chunks), self.corpus.searched_with_note()
+        return [_document(chunk, place, note) for chunk, place in zip(chunks, places, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class MeasuringRetriever(BaseRetriever):
         return Measured(query, len(chunks), context_metrics(judged, self.settings))
 
 
-def _document(chunk: ScoredChunk, place: Place | None) -> Document:
+def _document(chunk: ScoredChunk, place: Place | None, note: str) -> Document:
     return Document(
         chunk.text,
         id=chunk.chunk_id,
@@ -182,6 +182,7 @@ def _document(chunk: ScoredChunk, place: Place | None) -> Document:
             "end": chunk.end,
             "score": chunk.score,
             "title": chunk.title,
+            **({"note": note} if note else {}),
             **({"place": place.record()} if place else {}),
         },
     )

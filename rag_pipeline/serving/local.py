@@ -42,7 +42,6 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
     A sentence about files names them, so only callers who may see all documents get it.
     """
     from rag_pipeline.config.access import read_caller
-    from rag_pipeline.release.manifest import rollback_note
     from rag_pipeline.search.unsearched import not_searched
 
     caller = read_caller(labels)
@@ -51,7 +50,7 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
     found = [{**chunk.record(), "place": place and place.record()} for chunk, place in pairs]
     sees_all = corpus.labels(caller) is None
     unread = not_searched(corpus.workspace, query, excluded=False) if sees_all else []
-    unread += filter(None, [rollback_note(corpus.workspace)])
+    unread += filter(None, [corpus.searched_with_note()[1]])
     return {"chunks": found, "unread": unread}
 
 

@@ -15,10 +15,12 @@ from fastmcp.server.dependencies import get_http_headers, get_http_request
 from pydantic import AliasGenerator, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from rag_pipeline.assistant import Assistant
+from rag_pipeline.assistant.corpora import with_releases
 from rag_pipeline.client.records import (
     AnswerDocument,
     DocumentPart,
     Passage,
+    Passages,
     Released,
     Source,
     Turns,
@@ -79,11 +81,13 @@ class FoundChunk(Passage):
 
     `start` and `end` are offsets in the document's text, in code points. `place` has a `label` and,
     by format, page, section, sheet, row, slide, pointer or line. In PDFs, `boxes` are page, left,
-    top, right and bottom in points. `copies` are documents with the same text.
+    top, right and bottom in points. `copies` are documents with the same text. `note` is a sentence
+    about a rollback of the dataset to an earlier release, or "".
     """
 
     model_config = _FORM
     context: str = Field("", exclude=True)
+    note: str = ""
 
 
 class CitedSpan(Source):
@@ -246,13 +250,12 @@ def build_mcp(
         """Return the best passages with their places, best first."""
         answering, names = chosen(), dataset_names(dataset_info)
         kept.keep(query, names)
-        passages = answering.search(
-            query, names, document_name or None, top_k_return, where or None
-        )
-        pairs = zip(passages, answering.places(passages), strict=True)
+        options = document_name or None, top_k_return, where or None
+        found = found_passages(answering, query, names, *options)
+        notes = {one.corpus: one.note for one in found.releases}
         return [
-            FoundChunk.model_validate(one).model_copy(update={"place": place and place.record()})
-            for one, place in pairs
+            FoundChunk.model_validate({**dict(one), "note": notes.get(one.corpus, "")})
+            for one in found.passages
         ]
 
     @mcp.tool(annotations={"readOnlyHint": True})
@@ -313,6 +316,28 @@ def dataset_names(dataset_info: str) -> list[str] | None:
     if not all(isinstance(name, str) for name in names):
         raise ToolError(f"dataset_info: not a list of datasets: {text[:80]!r}")
     return names or None
+
+
+def found_passages(
+    seen: Assistant,
+    query: str,
+    names: Sequence[str] | None,
+    document_id: str | None,
+    k: int,
+    where: str | None,
+) -> Passages:
+    """Return the passages of `Assistant.search` with their places and releases."""
+
+    def search() -> tuple[Passage, ...]:
+        found = seen.search(query, names, document_id, k, where)
+        pairs = zip(found, seen.places(found), strict=True)
+        return tuple(
+            Passage.model_validate(one).model_copy(update={"place": place and place.record()})
+            for one, place in pairs
+        )
+
+    passages, releases = with_releases(seen.chosen(query, names, document_id), search)
+    return Passages(releases=releases, passages=passages)
 
 
 def document_of(

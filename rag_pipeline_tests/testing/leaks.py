@@ -7,17 +7,17 @@ from typing import Any
 from urllib.parse import quote
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.client.records import AskBody, NamedPassage, PageQuery, SearchBody
+from rag_pipeline.client.records import AskBody, NamedPassage, PageQuery
 from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.errors import InputError
 from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.review import ReviewRequest, next_question
-from rag_pipeline.serving.tools import AssistantAnswer, document_of, health_of
+from rag_pipeline.serving.tools import AssistantAnswer, document_of, found_passages, health_of
 from rag_pipeline.serving.v1.feedback import quoted_passage
 from rag_pipeline.serving.v1.filters import Comparison
 from rag_pipeline.serving.v1.openai import VectorStoreQuery, vector_store_page
-from rag_pipeline.serving.v1.routes import answered, found_passages
+from rag_pipeline.serving.v1.routes import answered
 from rag_pipeline_tests.testing.labelled import LABELS, plain, seen_with
 
 WORDS = {document: word for document, (word, _) in LABELS.items()}
@@ -33,7 +33,7 @@ PATHS: dict[str, tuple[int, Callable[[Assistant, str, str, str | None], Any]]] =
     "search": (6, lambda seen, q, d, w: seen.search(q, k=5, where=w)),
     "v1 search": (
         3,
-        lambda seen, q, d, w: found_passages(seen, SearchBody(query=q, where=w or "")),
+        lambda seen, q, d, w: found_passages(seen, q, None, None, 10, w),
     ),
     "v1 follow-up": (
         3,

@@ -61,14 +61,15 @@ def rollback(
     """
     if release_id and corpus is None and named is None and not release_id.startswith("release-"):
         release_id, corpus = None, release_id  # the only argument is a corpus
-    from rag_pipeline.release.manifest import current_id, rollback_note
+    from rag_pipeline.release.manifest import current_id
 
     opened = open_corpus(corpus, named)
     before = current_id(opened.workspace)
     served = opened.roll_back(release_id)
     older = "; newer documents are not in it, and answers say so"
     told = f"({served.configuration}, of {served.created[:10]})"
-    tell(f"serving {served.release_id} {told}{older * bool(rollback_note(opened.workspace))}")
+    _, note = opened.searched_with_note()
+    tell(f"serving {served.release_id} {told}{older * bool(note)}")
     undo = rag("rollback", before or "", file=opened.config.file, corpus=opened.name)
     show_next((undo, "to undo this"))
 

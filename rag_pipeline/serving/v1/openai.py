@@ -19,6 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rag_pipeline.assistant import Assistant
+from rag_pipeline.assistant.corpora import with_releases
+from rag_pipeline.assistant.results import Released
 from rag_pipeline.client.records import MAX_TURNS, Answer, AskBody, CorpusFacts, Nothing, Record
 from rag_pipeline.errors import InputError
 from rag_pipeline.search.excerpt import readable
@@ -94,6 +96,7 @@ class VectorStorePage(Record):
     object: Literal["vector_store.search_results.page"] = "vector_store.search_results.page"
     search_query: tuple[str, ...]
     data: tuple[VectorStoreResult, ...]
+    releases: tuple[Released, ...] = ()
     has_more: bool = False
     next_page: None = None
 
@@ -206,7 +209,9 @@ def openai_endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
         name = _known(seen, request.path_params["vector_store_id"])
         for query in wanted.queries:
             log.keep(query, [name])
-        return vector_store_page(seen, wanted, name)
+        chosen = [seen.corpora[name]]
+        page, releases = with_releases(chosen, lambda: vector_store_page(seen, wanted, name))
+        return page.model_copy(update={"releases": releases})
 
     def complete(seen: Assistant, wanted: ChatBody, request: Request) -> ChatCompletion:
         made = answered(seen, _question(seen, wanted), log)

@@ -8,14 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.corpora import with_releases
 from rag_pipeline.assistant.results import Progress
 from rag_pipeline.client import records
-from rag_pipeline.client.records import Answer, AskBody, Passage, Passages, SearchBody
+from rag_pipeline.client.records import Answer, AskBody, Passages, SearchBody
 from rag_pipeline.serving.messages import without_folders
 from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.question_log import QuestionLog
-from rag_pipeline.serving.tools import document_of, health_of
+from rag_pipeline.serving.tools import document_of, found_passages, health_of
 from rag_pipeline.serving.tracing import record_trace
 from rag_pipeline.serving.v1.endpoints import Endpoint
 from rag_pipeline.serving.v1.streaming import event_stream
@@ -26,7 +25,8 @@ def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
 
     def search(seen: Assistant, wanted: SearchBody, request: Request) -> Passages:
         log.keep(wanted.query, wanted.corpora)
-        return found_passages(seen, wanted)
+        chosen = wanted.corpora or None, wanted.document_id or None
+        return found_passages(seen, wanted.query, *chosen, wanted.k, wanted.where or None)
 
     def ask(seen: Assistant, wanted: AskBody, request: Request) -> Answer:
         return answered(seen, wanted, log)
@@ -83,23 +83,6 @@ def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
             work=_corpora,
         ),
     ]
-
-
-def found_passages(seen: Assistant, wanted: SearchBody) -> Passages:
-    """Return the found passages with their places."""
-    names, document_id = wanted.corpora or None, wanted.document_id or None
-    chosen = seen.chosen(wanted.query, names, document_id)
-
-    def search() -> tuple[Passage, ...]:
-        found = seen.search(wanted.query, names, document_id, wanted.k, wanted.where or None)
-        pairs = zip(found, seen.places(found), strict=True)
-        return tuple(
-            Passage.model_validate(one).model_copy(update={"place": place and place.record()})
-            for one, place in pairs
-        )
-
-    passages, releases = with_releases(chosen, search)
-    return Passages.model_validate({"releases": releases, "passages": passages})
 
 
 def answered(
