@@ -124,7 +124,8 @@ def mebibytes(pid: int) -> int:
 class Load:
     """Some clients, each with one connection, and what they saw."""
 
-    _numbers = count()
+    # A smaller number would name a generated document, and a name is not embedded.
+    _numbers = count(10_000)
 
     def __init__(self, port: int, path: str, questions: list[str], repeats: bool = False) -> None:
         self._port, self._path, self._questions, self._repeats = port, path, questions, repeats

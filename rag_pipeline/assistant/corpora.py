@@ -322,9 +322,10 @@ def _by_their_chunks(found: SearchResult) -> SearchResult:
 
 
 def _merged_documents(chosen: Chosen, found: Sequence[SearchResult]) -> list[FoundDocument]:
+    if len(found) == 1:  # `replace` takes 20 times as long
+        (corpus,), (one,) = chosen, found
+        return [FoundDocument(d.document_id, d.title, d.score, corpus.name) for d in one.documents]
     merged = _merged(chosen, [each.documents for each in found])
-    if len(found) == 1:
-        return [document for document, _ in merged]
     return [replace(document, score=score) for document, score in merged]
 
 

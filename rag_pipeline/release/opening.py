@@ -82,7 +82,7 @@ def open_release(
     if is_server:
         index = index.for_server(mapped)
         if mapped is not None:
-            mapped.keep_only({index.name, *([shared.name] if shared else [])})
+            mapped.keep_only(index.mapped_names | (shared.mapped_names if shared else set()))
     served = searched_with(workspace, release, index)
     if is_server:
         _warm(served)

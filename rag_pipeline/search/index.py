@@ -129,14 +129,22 @@ class Index:
     def for_server(self, mapped: MappedFolder | None = None) -> "Index":
         """Return the index with its rows in memory, unless they exceed `RESIDENT_BYTES`.
 
-        If `mapped` is given, its files hold rows up to 1 GiB and vectors, and processes share them.
+        If `mapped` is given, its files hold rows and documents up to 1 GiB each, and vectors.
+        Processes share the files.
         """
         most = RESIDENT_BYTES if mapped is None else _MAPPED_BYTES
         read = partial(vector_index.rows_of, self.table, self.row_ids, most)
         if mapped is None:
             return replace(self, rows=read())
         vectors = None if self.vectors is None else mapped.vectors(self.name, self.vectors)
-        return replace(self, rows=mapped.rows(self.name, read), vectors=vectors)
+        documents = self.documents and self.documents.for_server(_MAPPED_BYTES, mapped)
+        rows = mapped.rows(self.name, read)
+        return replace(self, rows=rows, vectors=vectors, documents=documents)
+
+    @property
+    def mapped_names(self) -> set[str]:
+        """Return the names of the files of `for_server` in a mapped folder."""
+        return {self.name, *([self.documents.name] if self.documents else [])}
 
     def __len__(self) -> int:
         return len(self.row_ids)

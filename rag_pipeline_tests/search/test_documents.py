@@ -2,6 +2,7 @@
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.search import documents as module
+from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.store import Table
 from rag_pipeline_tests.testing.search_index import documents_of
 
@@ -52,3 +53,29 @@ def test_the_kept_texts_are_bounded(tmp_path, monkeypatch):
     pinned.texts(["6.txt", "7.txt", "8.txt"])
     pinned.texts(["5.txt", "long.txt"])
     assert reads[1:] == [["5.txt", "long.txt"]]
+
+
+def test_processes_of_a_server_map_the_documents(tmp_path, monkeypatch):
+    texts = {"z.txt": "last", "a.txt": "first", "é.txt": "accent"}
+    table, pinned = documents_of(tmp_path, texts)
+    mapped = MappedFolder(tmp_path / "mapped")
+    first = pinned.for_server(1 << 20, mapped)
+    table.drop([*texts])
+    second = pinned.for_server(1 << 20, mapped)
+    reads, _ = counted(monkeypatch)
+    for one in (first, second):
+        assert one.texts(["é.txt", "b.txt", "z.txt", "zz.txt"]) == {
+            "é.txt": "accent",
+            "z.txt": "last",
+        }
+        assert one.read(["a.txt"]) == pinned.read(["a.txt"])
+    assert [ids for ids in reads if "b.txt" in ids] == []  # only `pinned` read the table
+
+
+def test_documents_above_the_limit_are_not_mapped(tmp_path, monkeypatch):
+    _, pinned = documents_of(tmp_path, {"a.txt": "x" * 5000, "b.txt": "two"})
+    one = pinned.for_server(5000, MappedFolder(tmp_path / "mapped"))
+    reads, _ = counted(monkeypatch)
+    assert one.texts(["b.txt"]) == {"b.txt": "two"}
+    assert reads == [["b.txt"]]
+    assert not [*(tmp_path / "mapped").glob("*.arrow")]
