@@ -60,6 +60,8 @@ def pair(request, rows, ids, tmp_path_factory):
     whole = index_of(folder / "whole", rows, engine=request.param)
     alone = [row for row in rows if row["document_id"] in ids]
     assert whole.terms.documents.rows_named("name4") == [6]  # known before the view is made
+    for query in QUERIES:
+        found(whole, hybrid(**DISCOVER), query)
     return whole.only(ids), index_of(folder / "alone", alone, engine=request.param)
 
 

@@ -154,7 +154,8 @@ class DocumentIndex:
         seen = copy(self)
         seen.engine = self.engine and self.engine.only(visible.to_numpy())
         seen._bodies, seen._known = bodies, LRUCache(_MAX_KNOWN)
-        for about_all in ("_rows_by_name", "outdated"):
+        # `cachedmethod` keeps a function in the object that would read the documents of `self`.
+        for about_all in ("_rows_by_name", "outdated", "named_by"):
             seen.__dict__.pop(about_all, None)
         seen._rows = np.flatnonzero(visible.to_numpy())
         seen.count = len(seen._rows)
