@@ -23,10 +23,15 @@ ASKED = [
     ("How long does the periwinkle agreement last?", "board/periwinkle.txt", ""),
     ("What does the nutmeg agreement cost?", "open/nutmeg.txt", "document_id LIKE 'open/%'"),
 ]
-WAYS = {name: way for name, (_, way) in PATHS.items()}
-WAYS["langchain"] = lambda seen, q, d, w: RagPipelineRetriever(
-    corpus=seen.corpora["tiny"].corpus, where=w, caller=seen.corpora["tiny"].caller
-).invoke(q)
+
+
+def by_langchain(seen, query, document, where):
+    released = seen.corpora["tiny"]
+    caller = released.caller
+    return RagPipelineRetriever(corpus=released.corpus, where=where, caller=caller).invoke(query)
+
+
+WAYS = {name: way for name, (_, way) in PATHS.items()} | {"langchain": by_langchain}
 CACHED = {"search", "v1 search", "ask", "discover", "vector store"}
 """Ways with a cache of their whole result."""
 
