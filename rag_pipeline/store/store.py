@@ -179,7 +179,7 @@ class Store:
         """Return a Parquet file's table with its schema metadata, or None if there is no file."""
         content = self.read_bytes(path)
         try:
-            return None if content is None else pq.read_table(pa.BufferReader(content))
+            return None if content is None else pq.ParquetFile(pa.BufferReader(content)).read()
         except (pa.ArrowException, OSError) as error:
             raise StoreError(f"{self.address(path)}: not Parquet: {one_line(error)}") from None
 
