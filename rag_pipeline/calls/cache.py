@@ -175,7 +175,7 @@ class CallCache:
             self.own.touch(keys)
 
     def unused(self, since: float) -> set[bytes]:
-        """Return the keys of this store's answers without a use since `since` (Unix seconds)."""
+        """Return the keys of this store's answers that no run has used since `since` (Unix s)."""
         old = sql.answers.c.used < int(since)
         query = sql.select(sql.answers.c.key).where(old, sql.answers.c.store == self.store)
         found = {row.key for row in self.database.read(query)}
@@ -212,7 +212,7 @@ class CallCache:
 
 
 def is_whole(key: object, value: object, stored: object) -> bool:
-    """Return whether an answer matches its hash, or is of an earlier version without hashes."""
+    """Return whether an answer matches its hash, or has none, as in earlier versions."""
     try:
         return stored is None or stored == _hash(key, value)  # type: ignore[arg-type]
     except TypeError:  # one changed bit can turn bytes into a text

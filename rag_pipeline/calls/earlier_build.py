@@ -1,7 +1,7 @@
 """Move the rows of an earlier version's SQLite files into the calls database, once.
 
-The earlier version kept answers in `calls.sqlite` and charges in `costs.sqlite`. These rows are
-moved. Its other files, with reservations and unfinished batches, are removed.
+The earlier version kept answers in `calls.sqlite` and charges in `costs.sqlite`. This module moves
+their rows. It removes the other files, which hold reservations and unfinished batches.
 """
 
 import shutil

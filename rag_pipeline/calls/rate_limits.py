@@ -28,8 +28,8 @@ T = TypeVar("T")
 class Bucket:
     """A token bucket that holds the amount of one minute. Its level may be negative.
 
-    A caller waits until the level is 0 again. So callers are served in the order of their requests.
-    A request for more than one minute's amount is served, too.
+    A caller waits until the level is 0 again. So calls start in the order of their requests. A
+    request may exceed one minute's amount.
     """
 
     allowed: float | None

@@ -1,6 +1,7 @@
 """Call a server's HTTP interface `/v1`, and return typed records.
 
-`Client` waits for replies. The methods of `AsyncClient` are awaited."""
+`Client` waits for replies. `AsyncClient` has the same methods as coroutines.
+"""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -218,7 +219,7 @@ class Client:
 
 
 class AsyncClient:
-    """A client like `Client`, with methods that are awaited."""
+    """A client with the methods of `Client` as coroutines."""
 
     def __init__(self, url: str, token: str | None = None, seconds: float = _SECONDS) -> None:
         self._http = httpx.AsyncClient(**_options(url, token, seconds))

@@ -29,7 +29,7 @@ class Calibration:
     If the probability is below `least`, the answer is "nothing found". This is wrong for about the
     share `error` of the queries that the passages answer (see `threshold`). `answerable` and
     `unanswerable` are the numbers of queries that the model is made from. `auc` is measured on
-    cross-fitted probabilities. A placed model has neither `error` nor `auc`.
+    cross-fitted probabilities. A model of `confidence.placed` has neither `error` nor `auc`.
     """
 
     weights: tuple[float, ...]
@@ -53,7 +53,7 @@ class Calibration:
         if len(self.weights) > rows.shape[-1]:
             raise StoreError(
                 f"the calibration has {len(self.weights)} inputs and this version knows "
-                f"{rows.shape[-1]}: a newer version made the release; update, or run it again here"
+                f"{rows.shape[-1]}: a newer version made the release; update, or use `rag run` here"
             )
         read = rows[..., : len(self.weights)]  # a kept release may have fewer inputs
         chances = logistic(read @ np.array(self.weights) + self.intercept)

@@ -128,7 +128,7 @@ def save_answers(
         "unanswered": sum(not answer.answered for answer in answers),
         "flagged": sum(bool(answer.problems) for answer in answers),
         "calibration": asdict(calibration),
-        # Only a placed calibration has no `auc`.
+        # A calibration of `confidence.placed` has no `auc`.
         "placed_by": 0 if calibration.auc else calibration.answerable + calibration.unanswerable,
     }
     return ANSWERS.keep(workspace, configuration, source, columns, counts, made, more)

@@ -189,8 +189,8 @@ def _read(
 ) -> tuple[Sequence[ScoredChunk], Evidence | None]:
     """Return the passages that an answer reads, and their evidence, or None without passages.
 
-    Sentences are the evidence if the multilingual model also embeds the queries, because a machine
-    that only searches may lack it otherwise.
+    Sentences are the evidence only if the multilingual model also embeds the queries. Otherwise, a
+    machine that only searches may lack this model.
     """
     advance("questions", 1)
     settings = workspace.config.evaluation.answers

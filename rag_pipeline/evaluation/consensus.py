@@ -18,7 +18,7 @@ from rag_pipeline.datamodels import ScoredChunk
 
 DEPTH = 5
 _ALIKE = 0.5
-"""Least Jaccard similarity of the words of similar queries."""
+"""Minimum Jaccard similarity of the words of similar queries."""
 _MOST_ALIKE = 50
 _MOST_QUERIES = 2_000
 _NEARNESS = 20.0

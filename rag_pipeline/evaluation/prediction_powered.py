@@ -19,7 +19,7 @@ import numpy as np
 from rag_pipeline.evaluation.intervals import group_names, mean_interval, variance_of_mean, wilson
 
 _UNSEEN = 0.5
-"""Number of added queries on which a YES-or-NO judge errs."""
+"""Number of further errors that a YES-or-NO judge is assumed to make."""
 _FOLDS = 10
 
 

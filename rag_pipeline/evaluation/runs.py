@@ -363,7 +363,7 @@ def load_ranked(
 
     run = RUN.read(workspace, configuration)
     if run is None:
-        raise StoreError(f"{configuration}: no retrieval run; materialize retrieval_run first")
+        raise StoreError(f"{configuration}: it has no retrieval run; run `rag run`")
     if k is not None:
         run = run.filter(pc.less_equal(run.column("rank"), k))
     if of is not None:

@@ -31,8 +31,8 @@ class Parsed(NamedTuple):
 
     - `page_map`: a packed `PageMap`, or None for formats that have no pages.
     - `missing_extra`: the extra with which more of the file could be read, or "".
-    - `unseen`: the number of characters that no person sees, by reason. `parse` moves it to
-      `metadata`.
+    - `unseen`: the numbers of characters, rows, cells and other parts that no person sees, by
+      reason. `parse` moves them to `metadata`.
     """
 
     text: str

@@ -29,7 +29,7 @@ EntityType = Literal[
     "TIME", "MONEY", "LOCATION", "ORGANIZATION", "CONDITION", "ACTION", "PERCENTAGE"
 ]
 ENTITY_TYPES: tuple[str, ...] = get_args(EntityType)
-"""The types of facts that are searched for in an answer."""
+"""The types of facts that the evaluation looks for in an answer."""
 
 UNANSWERABLE = "unanswerable"
 """The tag of a query that no document answers."""

@@ -36,8 +36,8 @@ _LOCK_POLL_SECONDS = 0.2
 def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, asking: Asking) -> None:
     """Send the missing prompts of `asking` through the provider's Batch API.
 
-    Prompts with cut or invalid replies stay missing. Raises CallsStoppedError if there is no Batch
-    API, or if the API refuses a whole batch. Raises BudgetError if the expected cost exceeds the
+    Prompts with cut or invalid replies stay missing. Raise CallsStoppedError if there is no Batch
+    API, or if the API refuses a whole batch. Raise BudgetError if the expected cost exceeds the
     budget.
     """
     chat = settings.open()

@@ -54,7 +54,7 @@ def ask(
     """Return for each prompt, in order, its reply or its ProviderError.
 
     Even concurrent runs send each distinct prompt only once. The call cache stores each reply when
-    it arrives. The next run sends failed prompts again. Raises CallsStoppedError if every call
+    it arrives. The next run sends failed prompts again. Raise CallsStoppedError if every call
     fails, because the key, model or address is wrong, or the provider is down.
     """
     keys = [_key(settings, prompt) for prompt in prompts]

@@ -45,9 +45,9 @@ from rag_pipeline.errors import (
 )
 
 _REFUSED_ALIKE = 3
-"""Number of failed inputs before a probe, without an accepted input or at the end."""
+"""Number of failed inputs that cause a probe before the first accepted input, or at the end."""
 _FAILED_IN_A_ROW = 20
-"""Number of failed inputs in a row before a probe, after an accepted input."""
+"""Number of failed inputs in a row that cause a probe after an accepted input."""
 
 
 class Embedded(NamedTuple):
@@ -84,9 +84,9 @@ def embed_tokens(
     another request. For contextual models, `documents` has the document of each text. The chunks of
     a document must be adjacent.
 
-    Raises TextsFailedError if some texts fail and all others are embedded. Raises ProviderError if
-    vectors have a wrong count, dimension or value. Raises CallsStoppedError if every call fails.
-    Raises TextTooLongError before the first request.
+    Raise TextsFailedError if some texts fail and all others are embedded. Raise ProviderError if
+    vectors have a wrong count, dimension or value. Raise CallsStoppedError if every call fails.
+    Raise TextTooLongError before the first request.
     """
     inputs = _inputs(texts, embedder, input_type, documents)
     keys = [_key(texts, embedder, input_type) for texts in inputs]

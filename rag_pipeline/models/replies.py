@@ -56,7 +56,7 @@ class Chats:
         """Return a client that allows a longer reply to a prompt.
 
         `cut` is the reason of the cut reply. After a content filter, return the usual client.
-        Raises ProviderError if the model's window has no more room.
+        Raise ProviderError if the model's window has no more room.
         """
         settings = self.settings
         _, most = request_tokens(prompt.messages, prompt.schema, settings.max_output_tokens)
@@ -90,7 +90,7 @@ async def ask_one(
     """Return a usable reply. Repair a cut or invalid reply once.
 
     `keep_first` stores a cut or invalid first reply. If the repair fails, the next run passes this
-    reply as `first`. Raises ProviderError if the repaired reply is also cut or invalid.
+    reply as `first`. Raise ProviderError if the repaired reply is also cut or invalid.
     """
     chat, messages = chats.usual, prompt.messages
     completion = first or await chats.first(prompt)
@@ -158,7 +158,7 @@ def is_cut(completion: Completion, prompt: Prompt) -> bool:
 def read_reply(text: str, prompt: Prompt) -> Any:
     """Return the choice or JSON value of a reply, or None if the prompt asks for text.
 
-    Raises ValueError with the reason if the reply is invalid or blank.
+    Raise ValueError with the reason if the reply is invalid or blank.
     """
     if not text.strip():
         raise ValueError("the reply is blank")
@@ -170,7 +170,7 @@ def read_reply(text: str, prompt: Prompt) -> Any:
 def choose(reply: str, choices: Sequence[str]) -> str:
     """Return the one choice that occurs in a reply as a word, in upper or lower case.
 
-    Raises ValueError if none or several occur.
+    Raise ValueError if none or several occur.
     """
     words = set(re.findall(r"\w+", reply.casefold()))
     named = [choice for choice in choices if choice.casefold() in words]

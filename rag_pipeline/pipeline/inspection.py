@@ -49,7 +49,7 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
     broken = {f.place for f in findings}
     findings += _refused(workspace, broken)
     if full:
-        findings += _judged(workspace, broken | {f.place for f in findings})
+        findings += _unsound(workspace, broken | {f.place for f in findings})
         # The repair of a broken table may remove its pins, so they are checked after the repair.
         findings += [f for f in lost_pins(workspace) if f.place not in broken]
         findings += corrupt_calls(workspace)
@@ -150,7 +150,7 @@ def _remove(workspace: Workspace, step: Step) -> None:
             workspace.store.files.remove_folder(workspace.lexical_path(key, engine))
 
 
-def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
+def _unsound(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
     """Yield the current tables whose rows fail the checks of their asset."""
     for step in steps(workspace.config):
         if step.asset not in CHECKS or step.row.table is None or step.row.plan is None:

@@ -20,7 +20,7 @@ def reciprocal_rank_fusion(
     """Fuse rankings by the sum of `weight / (k + rank)`, and return the chunks best first.
 
     Ranks start at 1. The input scores are ignored. Equal sums are ordered by chunk. If `weights`
-    is None, each weight is 1. Raises ValueError if the numbers of weights and rankings differ.
+    is None, each weight is 1. Raise ValueError if the numbers of weights and rankings differ.
 
     Source: Cormack, Clarke & Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
     individual Rank Learning Methods", SIGIR 2009.

@@ -87,7 +87,7 @@ class Index:
     ) -> "Index":
         """Open an index. Reuse the vectors of the open index `before` whose files are the same.
 
-        Raises StoreError if a file is damaged, or if the table and the lexical index hold different
+        Raise StoreError if a file is damaged, or if the table and the lexical index hold different
         chunks.
         """
         columns = ["chunk_id", "document_id", "start"]
@@ -182,7 +182,7 @@ class Index:
     def matching(self, where: str) -> Mask:
         """Return the mask of the chunks that match a filter in SQL.
 
-        Raises InputError if the filter is invalid, or fails on a chunk that the caller may see.
+        Raise InputError if the filter is invalid, or fails on a chunk that the caller may see.
         """
         allowed = np.zeros(len(self), np.bool_)
         try:

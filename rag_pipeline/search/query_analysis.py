@@ -16,13 +16,13 @@ from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.search.lexical_index import DocumentIndex
 
 _LEAST = 0.25
-"""Least strength, 0 to 1, at which a word names a document (see `DocumentIndex.named_by`)."""
+"""Minimum strength, 0 to 1, at which a word names a document (see `DocumentIndex.named_by`)."""
 _CERTAIN = (0.35, 0.45)
 """Between these scores, the certainty of a name rises from 0 to 1."""
 _SURELY = 0.9
-"""Least score at which a name is removed even if the file name has none of its words."""
+"""Minimum score at which a name is removed even if the file name has none of its words."""
 _LEAST_ASKED = 2
-"""Least number of words with terms in a search text."""
+"""Minimum number of words with terms in a search text."""
 _LONG = 150
 """Maximum number of words of a search text. A longer query is shortened (see `_asking`)."""
 

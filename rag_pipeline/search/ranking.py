@@ -99,7 +99,7 @@ class Search:
     def by_terms(self, k: int) -> Ranking:
         """Return at most k chunks with the best BM25 scores. Every score is above 0.
 
-        Raises StoreError if there is no lexical index.
+        Raise StoreError if there is no lexical index.
         """
         return ranked(*self.index.terms.search(self.query.search_text, k, self.allowed))[:k]
 

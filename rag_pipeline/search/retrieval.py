@@ -128,7 +128,7 @@ class Searcher:
         """Yield the result of each request in order, with at most the `k` best chunks.
 
         If the retriever is `adaptive`, the number of chunks depends on the query (see `select`).
-        Raises ProviderError with the query if the reranker fails, unless its `on_error` is
+        Raise ProviderError with the query if the reranker fails, unless its `on_error` is
         `keep_order`.
         """
         reranker = self.reranker if isinstance(self.reranker, PassageReranker) else None

@@ -12,7 +12,7 @@ _WORDS = re.compile(r"\w+")
 _SHINGLE = 3
 """Number of consecutive words in a shingle."""
 _ALIKE = 0.9
-"""Least share of common shingles (Jaccard index) of two near-duplicates."""
+"""Minimum share of common shingles (Jaccard index) of two near-duplicates."""
 _SIMPLE = 0.3
 _COMPLEX = 0.7
 _QUESTION_WORD = re.compile(r"\b(?:what|how|why|when|where|which)\b", re.IGNORECASE)

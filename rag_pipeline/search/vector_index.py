@@ -17,14 +17,14 @@ from rag_pipeline.store.lance import clear_errors, index_names, table_name
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
 
 FLAT_ROWS = 50_000
-"""Least number of rows of a table with an IVF index. A smaller table is scanned exactly."""
+"""Minimum number of rows of a table with an IVF index. A smaller table is scanned exactly."""
 RowIds = npt.NDArray[np.uint64]
 """LanceDB's row ids. They are valid for one version of a table."""
 _REFINE = 4
 _REFINED_ROWS = 400
-"""Least number of rows that are compared exactly after a quantised search."""
+"""Minimum number of rows that are compared exactly after a quantised search."""
 _NPROBES = 64
-"""Least number of partitions that a search reads."""
+"""Minimum number of partitions that a search reads."""
 _PROBED = 6
 """A search reads at least 1 / `_PROBED` of the partitions."""
 _OUTGROWN = 1.5
@@ -57,7 +57,7 @@ def index_chunks(
 ) -> Iterator[pa.RecordBatch]:
     """Embed contextualized chunks, and yield rows of a vector index (see `vector_schema`).
 
-    Raises TextTooLongError with the chunk's id if a text is too long for the model.
+    Raise TextTooLongError with the chunk's id if a text is too long for the model.
     """
     dimension = schema.field("vector").type.list_size
     for batch in batches:
@@ -142,7 +142,7 @@ def search(
     """Return the k nearest rows by cosine distance, with `_distance`, `_rowid` and `columns`.
 
     `probes` is the known value of `index_probes`. If `refine` is False, the search compares only
-    quantised vectors. Raises InputError if `where` is invalid.
+    quantised vectors. Raise InputError if `where` is invalid.
     """
     nearest = {"column": "vector", "q": np.asarray(vector, np.float32), "k": k, "metric": "cosine"}
     probes = index_probes(lance) if probes is None else probes

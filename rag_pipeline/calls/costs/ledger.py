@@ -323,7 +323,7 @@ def _row(charge: Charge, call_id: str, store: str) -> dict[str, Any]:
 
 
 def is_whole(values: Sequence[Any], stored: object) -> bool:
-    """Return whether a charge matches its hash, or is of an earlier version without hashes."""
+    """Return whether a charge matches its hash, or has none, as in earlier versions."""
     try:
         return stored is None or stored == _hash(values)
     except (TypeError, ValueError):  # one changed bit can change the type of a value

@@ -36,7 +36,7 @@ class ChatContext(ContextJudge):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> list[ContextJudgement | ProviderError]:
-        """Return each query's judgement, or the error of its call. Call only for contexts."""
+        """Return each query's judgement, or its call's error. No contexts need no call."""
         shown = [n for n, one in enumerate(answered) if one.contexts]
         prompts = [self._prompt(answered[n]) for n in shown]
         judged: list[ContextJudgement | ProviderError] = [ContextJudgement(()) for _ in answered]

@@ -85,7 +85,7 @@ class FastEmbedEmbedder:
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Yield groups of positions, sorted by token count, of at most 4,096 tokens with padding.
 
-        Raises TextTooLongError for a text over the model's window, unless `truncate` is set.
+        Raise TextTooLongError for a text over the model's window, unless `truncate` is set.
         """
         encoded = self._model.model.tokenizer.encode_batch(list(texts)) if texts else []
         lengths = [sum(e.attention_mask) for e in encoded]

@@ -35,7 +35,7 @@ def search_web(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
     """Return the cited pages in the order of the reply, with the paragraphs that cite them.
 
     The texts are the model's words about the pages. The ledger charges tokens, but not the tool's
-    unknown fee per search. Raises ProviderError with model and reason.
+    unknown fee per search. Raise ProviderError with model and reason.
     """
     return run_calls(_search(query, settings.within(settings.timeout_seconds, _PATIENCE_SECONDS)))
 

@@ -219,7 +219,7 @@ def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) 
     """Return the vectors of a reply at unit length, shape (count, dimension).
 
     A vector becomes NaN if it is zero, is not finite or has another dimension. Raises
-    TransientError for a wrong count. Raises RefusedError if no vector has the expected dimension.
+    TransientError for a wrong count. Raise RefusedError if no vector has the expected dimension.
     """
     if len(rows) != count:
         raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
@@ -259,7 +259,7 @@ def in_order(
 def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> list[float]:
     """Return a reply's scores in the order of the passages.
 
-    Raises TransientError if a score is missing, and ProviderError if a score is not finite.
+    Raise TransientError if a score is missing, and ProviderError if a score is not finite.
     """
     scores = dict(found)
     if len(found) != count or set(scores) != set(range(count)):

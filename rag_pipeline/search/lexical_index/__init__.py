@@ -189,7 +189,7 @@ def build_lexical_index(
     With an `earlier` index (bm25s only), `batches` hold only the chunks of new and changed
     documents. The result equals a full build except for the order of the chunks.
 
-    Raises ConfigError for unsupported settings. Raises StoreError if the folder is not empty.
+    Raise ConfigError for unsupported settings. Raise StoreError if the folder is not empty.
     """
     import pyarrow.compute as pc
 
@@ -245,7 +245,7 @@ def is_extensible(folder: Path) -> bool:
 def open_lexical_index(folder: Path) -> LexicalIndex:
     """Open an index. Large files are mapped into memory.
 
-    Raises StoreError with the folder if a file is missing or unreadable. `Store.local_folder`
+    Raise StoreError with the folder if a file is missing or unreadable. `Store.local_folder`
     compares the hashes.
     """
     with _readable(folder):

@@ -35,7 +35,7 @@ def score_passages(
     """Return the scores of each query's passages in order, or a ProviderError per failed query.
 
     The call cache stores each reply at once, so no run sends an answered request again. Passages
-    above the model's limits are split into several requests. Raises CallsStoppedError if all
+    above the model's limits are split into several requests. Raise CallsStoppedError if all
     further calls would fail.
     """
     counter = TokenCounter()

@@ -37,8 +37,8 @@ class SinglePassRetriever(RetrieverSettings):
     def checked_ranking(self, search: Search, k: int | None = None) -> Ranking:
         """Return the first k chunks of `rank`. The default k is the setting `k`.
 
-        Raises ConfigError if a chunk occurs twice, is not in the index or is hidden from the
-        caller. Raises ConfigError if a score is not finite, or is higher than the score before it.
+        Raise ConfigError if a chunk occurs twice, is not in the index or is hidden from the
+        caller. Raise ConfigError if a score is not finite, or is higher than the score before it.
         """
         k = k or self.k
         ranking = self.rank(search, k)[:k]
@@ -60,7 +60,7 @@ class SinglePassRetriever(RetrieverSettings):
 def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
     """Return the retriever `over` of the settings, or the settings if they have no `over`.
 
-    Raises ConfigError if the result is not a SinglePassRetriever.
+    Raise ConfigError if the result is not a SinglePassRetriever.
     """
     over = getattr(settings, "over", settings)
     if not isinstance(over, SinglePassRetriever):
