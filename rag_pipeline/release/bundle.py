@@ -124,7 +124,7 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
     with _opened(file) as archive:
         listing = _read_listing(archive, file)
     _manifest(listing["release"], file)
-    return _minimal_config(listing, store)
+    return _minimal_config(listing, store, file)
 
 
 def foreign_endpoints(file: Path, own: CorpusConfig | None) -> list[str]:
@@ -132,24 +132,28 @@ def foreign_endpoints(file: Path, own: CorpusConfig | None) -> list[str]:
     with _opened(file) as archive:
         listing = _read_listing(archive, file)
     release = _manifest(listing["release"], file)
-    named = parse_config(_minimal_config(listing, "store"))
+    named = parse_config(_minimal_config(listing, "store", file))
     variants = {section: named.section(section) for section in listing["named"]}
     return foreign_settings({"release": release.typed_settings(), **variants}, own)
 
 
-def _minimal_config(listing: Mapping[str, Any], store: str) -> dict[str, Any]:
-    release = listing["release"]
-    settings, names = release["settings"], release["settings"]["names"]
-    sections = listing["named"]
-    for stage in STAGES:
-        sections.setdefault(f"{stage}s", {})[names[stage]] = settings[stage]
-    return {
-        "corpus": listing["corpus"],
-        "documents": {"path": "documents"},
-        "store": store,
-        **sections,
-        "configurations": [{"name": release["configuration"].replace(".", "_"), **names}],
-    }
+def _minimal_config(listing: Mapping[str, Any], store: str, file: Path) -> dict[str, Any]:
+    try:
+        release, sections = listing["release"], listing["named"]
+        settings, names = release["settings"], release["settings"]["names"]
+        for stage in STAGES:
+            sections.setdefault(f"{stage}s", {})[names[stage]] = settings[stage]
+        if others := sections.keys() - {"chats", *(f"{stage}s" for stage in STAGES)}:
+            raise ValueError(f"it has settings of: {', '.join(sorted(others))}")
+        return {
+            "corpus": listing["corpus"],
+            "documents": {"path": "documents"},
+            "store": store,
+            **sections,
+            "configurations": [{"name": release["configuration"].replace(".", "_"), **names}],
+        }
+    except WRONG as error:
+        raise InputError(f"{file}: not a release bundle: {error}") from None
 
 
 def _named(config: CorpusConfig, settings: ReleaseSettings) -> dict[str, dict[str, Any]]:

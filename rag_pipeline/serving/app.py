@@ -53,10 +53,12 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
 
     async def dify(request: Request) -> Response:
         body, caller = await request.body(), request.state.caller
-        status, value = await asyncio.to_thread(
-            lambda: retrieval(own.seen_by(caller), body, log.keep)
-        )
-        return JSONResponse(value, status)
+
+        def respond() -> Response:
+            status, value = retrieval(own.seen_by(caller), body, log.keep)
+            return JSONResponse(value, status)
+
+        return await asyncio.to_thread(respond)
 
     asked = log, settings.timeout_seconds
     described = [*endpoints(*asked), *openai_endpoints(*asked)]

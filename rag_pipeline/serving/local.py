@@ -124,11 +124,11 @@ def answering(corpora: Sequence["Corpus"]) -> "Route":
         file = asked.pop("file")
         corpus = next(one for one in corpora if str(one.config.file) == file)
 
-        def made() -> Any:
+        def respond() -> "Response":
             corpus.reopen()  # a command must see a new release immediately
-            return work(corpus, **asked)
+            return JSONResponse(work(corpus, **asked))
 
-        return JSONResponse(await asyncio.to_thread(made))
+        return await asyncio.to_thread(respond)
 
     return Route("/local/{work}", clear(answer), methods=["POST"])
 

@@ -38,8 +38,8 @@ async def event_stream(
     async def run() -> None:
         try:
             async with asyncio.timeout(seconds):
-                made = await asyncio.to_thread(work, progress)
-            sent.put_nowait([*of_result(made), None])
+                made = await asyncio.to_thread(lambda: [*of_result(work(progress)), None])
+            sent.put_nowait(made)
         except TimeoutError:
             sent.put_nowait([*of_failure(f"no answer within {seconds:g} s"), None])
         except RagPipelineError as error:
