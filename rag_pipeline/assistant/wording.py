@@ -11,6 +11,7 @@ LEFT_OUT = "{0} is left out: {1}; {2} is in force"
 DOUBTFUL = "{0} may not be in force: {1}"
 AMENDED = "{0} is amended by {1}"
 NEAREST_PASSAGES = "The nearest passages, which may not answer it:"
+CONFIDENCE = "Confidence: {0} ({1})"
 CHANCE = "Confidence that the documents answer it: {0} ({1})"
 _SENTENCES = {
     NO_ANSWER: {
@@ -57,6 +58,11 @@ _SENTENCES = {
         "de": "Sicherheit, dass die Dokumente antworten: {0} ({1})",
         "es": "Confianza en que los documentos respondan: {0} ({1})",
         "fr": "Confiance que les documents répondent : {0} ({1})",
+    },
+    CONFIDENCE: {
+        "de": "Sicherheit: {0} ({1})",
+        "es": "Confianza: {0} ({1})",
+        "fr": "Confiance : {0} ({1})",
     },
     "{0} files": {"de": "{0} Dateien", "es": "{0} archivos", "fr": "{0} fichiers"},
     "low": {"de": "gering", "es": "baja", "fr": "faible"},

@@ -56,10 +56,17 @@ _CONFIDENCES = ((0.8, "high"), (0.4, "medium"), (0.0, "low"))
 def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
     """Print the answer, its sources, problems and warnings, and with `trace` its steps."""
     from rag_pipeline.client.records import Answer
+    from rag_pipeline.loading.languages import language_of
 
     made = Answer.model_validate(made)
-    if not made.answered:
-        from rag_pipeline.assistant.wording import CHANCE, NEAREST_PASSAGES, in_language_of
+    is_plain = made.answered and language_of(made.query) in ("", "en")
+    if not is_plain:  # imports the assistant, which a client of a server can do without
+        from rag_pipeline.assistant.wording import (
+            CHANCE,
+            CONFIDENCE,
+            NEAREST_PASSAGES,
+            in_language_of,
+        )
     _show_text(made)
     if not made.answered and made.passages:
         console.print(f"\n{in_language_of(made.query, NEAREST_PASSAGES)}\n")
@@ -68,8 +75,9 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
     if made.confidence is not None:
         word = next(word for least, word in _CONFIDENCES if made.confidence >= least)
         told = f"Confidence: {word} ({made.confidence:.2f})"
-        if not made.answered:
-            told = in_language_of(made.query, CHANCE.format(word, f"{made.confidence:.2f}"))
+        if not is_plain:
+            sentence = CONFIDENCE if made.answered else CHANCE
+            told = in_language_of(made.query, sentence.format(word, f"{made.confidence:.2f}"))
         say(f"[dim]{told}[/dim]")
     if made.sources:
         console.print()

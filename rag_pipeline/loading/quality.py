@@ -15,8 +15,11 @@ from rag_pipeline.loading.text import is_cjk
 
 _WORD = re.compile(r"[^\W\d_]+")
 _IN_ADDRESSES = ("://", "www.", "@")
-_NAME = re.compile(r"[a-z][A-Z]")
-"""Matches a capital inside a word: `ServletConfigurationFactory` is a name, not glued words."""
+_NAME = re.compile(r"[a-z][A-Z]|\A[^\W\d_a-z][a-zäöüß]+\Z")
+"""Matches a name with capitals inside, or a German noun such as `Fahrradversicherungsgesellschaft`.
+
+Glued words of prose rarely have a capital as their first letter and no further one.
+"""
 _MAX_WORD = 25
 _MAX_GLUED = 0.005
 _MAX_PIPES = 0.5

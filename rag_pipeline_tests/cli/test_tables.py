@@ -168,6 +168,8 @@ def test_an_answer_shows_its_confidence_in_words_or_the_nearest_passages(
     for confidence, word in ((0.4, "medium"), (0.39, "low")):
         show_answer(replace(made, confidence=confidence), trace=False)
         assert f"Confidence: {word}" in capsys.readouterr().out
+    show_answer(replace(made, query="Wie hoch ist der Preis dafür?"), trace=False)
+    assert "Sicherheit: hoch (0.85)\n" in capsys.readouterr().out
     show_answer(replace(made, answered=False, confidence=0.01), trace=False)
     said = capsys.readouterr().out
     assert "Confidence that the documents answer it: low (0.01)\n" in said

@@ -49,6 +49,8 @@ def test_glued_words_table_rows_and_unknown_characters_are_counted() -> None:
     [
         (ENGLISH, []),
         (ENGLISH + " confidentialinformationinstrictconfidence", ["they may be glued"]),
+        (ENGLISH + " Fahrradversicherungsgesellschaft Übernachtungsmöglichkeitenliste", []),
+        (ENGLISH + " CONFIDENTIALINFORMATIONINSTRICT", ["they may be glued"]),
         (" ".join(" ".join(ENGLISH.replace(" ", ""))), ["letters on average"]),
         (ENGLISH + "\ufffd" * 10, ["no known encoding"]),
         (SHIFTED, ["of the words are in the language's dictionary"]),
