@@ -285,12 +285,12 @@ class Corpus:
 
         If the release can't be opened, raise StoreError. Searches stay with the previous release.
         """
-        release, note = manifests.serving(self.workspace)
+        release = manifests.current(self.workspace)
         with self._lock:
             served = self._served
             if served is not None and served.release.release_id == release.release_id:
                 return served.release
-            _, opening = self._begin(release, note)
+            _, opening = self._begin(release)
         return opening.result().release
 
     def releases(self) -> list[Release]:
@@ -335,14 +335,11 @@ class Corpus:
             if self.is_server:
                 self._next_look = self.used + _LOOK_SECONDS[self.workspace.store.files.shared]
             if served is not None and served.release.release_id == content.get("release_id"):
-                note = rollback_note(served.release, content)
-                if note != served.note:  # a release that was never open here was rolled back
-                    with self._lock:
-                        noted = replace(served, note=note)
-                        self._served = noted if self._served is served else self._served
-                    return noted
-                return served
-            release, note = manifests.serving(self.workspace)
+                noted = replace(served, note=rollback_note(served.release, content))
+                with self._lock:
+                    self._served = noted if self._served is served else self._served
+                return noted
+            release = manifests.current(self.workspace)
         except StoreError as error:
             if served is None:
                 raise
@@ -355,7 +352,7 @@ class Corpus:
                 or time.monotonic() < self._not_before
             ):
                 return served
-            begun, opening = self._begin(release, note)
+            begun, opening = self._begin(release)
         if served is None:
             return opening.result()
         if begun and release.pinned.rows <= _AT_ONCE_CHUNKS:
@@ -363,7 +360,7 @@ class Corpus:
                 return opening.result(_AT_ONCE_SECONDS)
         return served
 
-    def _begin(self, release: Release, note: str) -> tuple[bool, "Future[Served]"]:
+    def _begin(self, release: Release) -> tuple[bool, "Future[Served]"]:
         """Open a release in a new thread, unless another thread already opens it.
 
         Return whether this call started the thread, and the future result.
@@ -380,8 +377,7 @@ class Corpus:
                     give_way()
                 if self.verify:
                     manifests.verify(self.workspace, release)
-                options = before, self.is_server, self.mapped
-                served = replace(open_release(self.workspace, release, *options), note=note)
+                served = open_release(self.workspace, release, before, self.is_server, self.mapped)
             except BaseException as error:  # noqa: BLE001 - the future passes it to waiting callers
                 self._end(opening, None)
                 if self._served is not None:
@@ -399,7 +395,7 @@ class Corpus:
         with self._lock:
             if self._opening is None or self._opening[1] is not opening:
                 return  # a newer release is being opened
-            self._opening, self.used = None, time.monotonic()
+            self._opening, self._next_look, self.used = None, 0.0, time.monotonic()
             self._served = served or self._served
             self._not_before = 0.0 if served else time.monotonic() + _RETRY_SECONDS
         self.after_opening()

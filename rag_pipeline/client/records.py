@@ -90,10 +90,7 @@ class Record(BaseModel):
 
 
 class Released(Record):
-    """The searched release. `released` is the time of its creation.
-
-    `note` is a sentence about a rollback to the release, or "".
-    """
+    """The searched release, created at the time `released`. `note` tells of a rollback to it."""
 
     corpus: str
     release: str

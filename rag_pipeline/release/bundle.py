@@ -123,8 +123,7 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
     """Return the content of a corpus file that serves a bundle."""
     with _opened(file) as archive:
         listing = _read_listing(archive, file)
-    _manifest(listing["release"], file)
-    return _minimal_config(listing, store, file)
+    return _minimal_config(listing, store)
 
 
 def foreign_endpoints(file: Path, own: CorpusConfig | None) -> list[str]:
@@ -132,28 +131,26 @@ def foreign_endpoints(file: Path, own: CorpusConfig | None) -> list[str]:
     with _opened(file) as archive:
         listing = _read_listing(archive, file)
     release = _manifest(listing["release"], file)
-    named = parse_config(_minimal_config(listing, "store", file))
+    named = parse_config(_minimal_config(listing, "store"))
     variants = {section: named.section(section) for section in listing["named"]}
     return foreign_settings({"release": release.typed_settings(), **variants}, own)
 
 
-def _minimal_config(listing: Mapping[str, Any], store: str, file: Path) -> dict[str, Any]:
-    try:
-        release, sections = listing["release"], listing["named"]
-        settings, names = release["settings"], release["settings"]["names"]
-        for stage in STAGES:
-            sections.setdefault(f"{stage}s", {})[names[stage]] = settings[stage]
-        if others := sections.keys() - {"chats", *(f"{stage}s" for stage in STAGES)}:
-            raise ValueError(f"it has settings of: {', '.join(sorted(others))}")
-        return {
-            "corpus": listing["corpus"],
-            "documents": {"path": "documents"},
-            "store": store,
-            **sections,
-            "configurations": [{"name": release["configuration"].replace(".", "_"), **names}],
-        }
-    except WRONG as error:
-        raise InputError(f"{file}: not a release bundle: {error}") from None
+def _minimal_config(listing: Mapping[str, Any], store: str) -> dict[str, Any]:
+    """Return the content of a corpus file. Raise an error of WRONG if the listing is damaged."""
+    release, sections = listing["release"], listing["named"]
+    settings, names = release["settings"], release["settings"]["names"]
+    for stage in STAGES:
+        sections.setdefault(f"{stage}s", {})[names[stage]] = settings[stage]
+    if others := sections.keys() - {"chats", *(f"{stage}s" for stage in STAGES)}:
+        raise ValueError(f"it has settings of: {', '.join(sorted(others))}")
+    return {
+        "corpus": listing["corpus"],
+        "documents": {"path": "documents"},
+        "store": store,
+        **sections,
+        "configurations": [{"name": release["configuration"].replace(".", "_"), **names}],
+    }
 
 
 def _named(config: CorpusConfig, settings: ReleaseSettings) -> dict[str, dict[str, Any]]:
@@ -258,14 +255,14 @@ def _manifest(record: dict[str, Any], file: Path) -> Release:
     except (StoreError, ConfigError) as error:
         raise InputError(str(error)) from None
     try:
-        release.typed_settings()
+        engine = release.typed_settings().retriever.lexical_engine
     except ConfigError as error:
         raise InputError(f"{file}: {error}") from None
     # Both become paths in the store.
     for place in (release.pinned.vector_table, release.pinned.lexical_path or "lexical"):
-        if not isinstance(place, str) or not _NAME.fullmatch(place) or ".." in place:
+        if not _NAME.fullmatch(place) or ".." in place:
             raise InputError(f"{file}: the manifest names {place!r}, which is not a safe name")
-    if not re.fullmatch("lexical(/.*)?", release.pinned.lexical_path or "lexical"):
+    if not re.fullmatch("lexical(/.*)?" if engine else "", release.pinned.lexical_path or ""):
         raise InputError(f"{file}: {release.pinned.lexical_path!r} is not the path of a BM25 index")
     return release
 
@@ -321,7 +318,9 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
             if member.file_size != about["bytes"]:
                 raise InputError(f"{file}: the size of {name} differs from {_LISTING}")
         refuse_variables([listing["release"], listing["named"]], f"{file}")
-        if VECTORS not in files or not isinstance(listing["release"], dict):
+        _manifest(listing["release"], file)
+        _minimal_config(listing, "store")
+        if VECTORS not in files:
             raise InputError(f"{file}: not a release bundle: no {VECTORS}")
     except (OSError, *WRONG, *_DAMAGE) as error:
         raise InputError(f"{file}: not a release bundle: {error}") from None

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from rag_pipeline.config import (
     Access,
@@ -28,6 +28,7 @@ from rag_pipeline.errors import (
     RagPipelineError,
     StoreError,
     UnknownReleaseError,
+    first_problem,
 )
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store import Table
@@ -112,6 +113,9 @@ class Release:
         return self.run_digest
 
 
+_RELEASE = TypeAdapter(Release)
+
+
 def current(workspace: Workspace) -> Release:
     """Return the served release. Raise NotReleasedError if there is none."""
     return serving(workspace)[0]
@@ -145,10 +149,10 @@ def read(record: Any, where: str) -> Release:
         formats = f"manifest format {found!r}, this version reads {FORMAT}"
         raise StoreError(f"{where}: {formats}; run `rag doctor --repair`, then `rag run`")
     try:
-        pinned, reasons = Pinned(**record["pinned"]), tuple(record["reasons"])
-        return Release(**{**record, "pinned": pinned, "reasons": reasons})
-    except (TypeError, KeyError) as error:
-        raise StoreError(f"{where}: not a manifest ({error}); see `rag doctor`") from None
+        return _RELEASE.validate_python(record)
+    except ValidationError as error:
+        problem = first_problem(error)
+        raise StoreError(f"{where}: not a manifest ({problem}); see `rag doctor`") from None
 
 
 def names(workspace: Workspace) -> list[str]:

@@ -49,7 +49,7 @@ class Served:
     views: Views | None
     """The visible documents by caller. None if every caller may see all documents."""
     note: str = ""
-    """A sentence about the rollback to this release, or ""."""
+    """The `rollback_note` at the last look at the pointer."""
 
     @property
     def bytes(self) -> int:

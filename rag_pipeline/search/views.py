@@ -104,14 +104,11 @@ class Views:
             view = self._views[seen] = known or Future()
         if known is None:
             try:
-                view.set_result(self._only([d for d, held in labels.items() if held in seen]))
+                only = self._index.only([d for d, held in labels.items() if held in seen])
+                is_whole = only.visible is not None and only.visible.all() and len(labels)
+                view.set_result(self._index if is_whole else only)
             except BaseException as error:  # noqa: BLE001 - the future passes it to all callers
                 with self._lock:
                     self._views.pop(seen, None)
                 view.set_exception(error)
         return view.result()
-
-    def _only(self, document_ids: Sequence[str]) -> Index:
-        view = self._index.only(document_ids)
-        is_whole = view.visible is not None and view.visible.all() and len(document_ids)
-        return self._index if is_whole else view

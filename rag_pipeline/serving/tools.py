@@ -22,6 +22,7 @@ from rag_pipeline.client.records import (
     Passage,
     Passages,
     Released,
+    SearchBody,
     Source,
     Turns,
 )
@@ -81,8 +82,8 @@ class FoundChunk(Passage):
 
     `start` and `end` are offsets in the document's text, in code points. `place` has a `label` and,
     by format, page, section, sheet, row, slide, pointer or line. In PDFs, `boxes` are page, left,
-    top, right and bottom in points. `copies` are documents with the same text. `note` is a sentence
-    about a rollback of the dataset to an earlier release, or "".
+    top, right and bottom in points. `copies` are documents with the same text. `note` tells of a
+    rollback to an earlier release.
     """
 
     model_config = _FORM
@@ -250,8 +251,9 @@ def build_mcp(
         """Return the best passages with their places, best first."""
         answering, names = chosen(), dataset_names(dataset_info)
         kept.keep(query, names)
-        options = document_name or None, top_k_return, where or None
-        found = found_passages(answering, query, names, *options)
+        wanted: dict[str, Any] = {"query": query, "corpora": names or []}
+        wanted |= {"document_id": document_name, "k": top_k_return, "where": where}
+        found = found_passages(answering, SearchBody.model_construct(None, **wanted))
         notes = {one.corpus: one.note for one in found.releases}
         return [
             FoundChunk.model_validate({**dict(one), "note": notes.get(one.corpus, "")})
@@ -318,25 +320,19 @@ def dataset_names(dataset_info: str) -> list[str] | None:
     return names or None
 
 
-def found_passages(
-    seen: Assistant,
-    query: str,
-    names: Sequence[str] | None,
-    document_id: str | None,
-    k: int,
-    where: str | None,
-) -> Passages:
-    """Return the passages of `Assistant.search` with their places and releases."""
+def found_passages(seen: Assistant, wanted: SearchBody) -> Passages:
+    """Return the found passages with their places and releases."""
+    asked = wanted.query, wanted.corpora or None, wanted.document_id or None
 
     def search() -> tuple[Passage, ...]:
-        found = seen.search(query, names, document_id, k, where)
+        found = seen.search(*asked, wanted.k, wanted.where or None)
         pairs = zip(found, seen.places(found), strict=True)
         return tuple(
             Passage.model_validate(one).model_copy(update={"place": place and place.record()})
             for one, place in pairs
         )
 
-    passages, releases = with_releases(seen.chosen(query, names, document_id), search)
+    passages, releases = with_releases(seen.chosen(*asked), search)
     return Passages(releases=releases, passages=passages)
 
 

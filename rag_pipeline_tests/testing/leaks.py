@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.client.records import AskBody, NamedPassage, PageQuery
+from rag_pipeline.client.records import AskBody, NamedPassage, PageQuery, SearchBody
 from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.errors import InputError
 from rag_pipeline.serving.pages import page_view
@@ -33,7 +33,7 @@ PATHS: dict[str, tuple[int, Callable[[Assistant, str, str, str | None], Any]]] =
     "search": (6, lambda seen, q, d, w: seen.search(q, k=5, where=w)),
     "v1 search": (
         3,
-        lambda seen, q, d, w: found_passages(seen, q, None, None, 10, w),
+        lambda seen, q, d, w: found_passages(seen, SearchBody(query=q, where=w or "")),
     ),
     "v1 follow-up": (
         3,

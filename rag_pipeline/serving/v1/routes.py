@@ -25,8 +25,7 @@ def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
 
     def search(seen: Assistant, wanted: SearchBody, request: Request) -> Passages:
         log.keep(wanted.query, wanted.corpora)
-        chosen = wanted.corpora or None, wanted.document_id or None
-        return found_passages(seen, wanted.query, *chosen, wanted.k, wanted.where or None)
+        return found_passages(seen, wanted)
 
     def ask(seen: Assistant, wanted: AskBody, request: Request) -> Answer:
         return answered(seen, wanted, log)
