@@ -275,10 +275,11 @@ class Corpus:
 
     def searched_with_note(self) -> tuple[Release, str]:
         """Return the manifest of `searched`, and a sentence about a rollback to it or ""."""
-        if self._served is None:
-            return manifests.serving(self.workspace)
-        served = self._open()
-        return served.release, served.note
+        if self._served is not None:
+            served = self._open()
+            return served.release, served.note
+        release = manifests.current(self.workspace)
+        return release, rollback_note(release, pointer(self.workspace))
 
     def reopen(self) -> Release:
         """Wait until searches read the current release, and return its manifest.

@@ -75,12 +75,9 @@ def calibration_of(chosen: Chosen) -> Calibration:
 def with_releases(chosen: Chosen, work: Callable[[], Made]) -> tuple[Made, tuple[Released, ...]]:
     """Return the result of some work and the searched releases. A new release restarts the work."""
     own = [corpus for corpus in chosen if isinstance(corpus, ReleasedCorpus)]
-    before = [corpus.released() for corpus in own]
-    made = work()
-    if [corpus.released() for corpus in own] == before:
-        return made, tuple(before)
-    after = tuple(corpus.released() for corpus in own)
-    return work(), after
+    before, made = [corpus.released() for corpus in own], work()
+    after = [corpus.released() for corpus in own]
+    return made if after == before else work(), tuple(after)
 
 
 def with_gaps(made: AssistedAnswer, chosen: Chosen, query: str, of_all: bool) -> AssistedAnswer:

@@ -11,5 +11,4 @@ from rag_pipeline.release.manifest import history as history
 from rag_pipeline.release.manifest import load as load
 from rag_pipeline.release.manifest import names as names
 from rag_pipeline.release.manifest import pinned_tables as pinned_tables
-from rag_pipeline.release.manifest import serving as serving
 from rag_pipeline.release.manifest import verify as verify

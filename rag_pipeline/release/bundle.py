@@ -251,12 +251,9 @@ def _write_builds(
 
 def _manifest(record: dict[str, Any], file: Path) -> Release:
     try:
-        release = read(record, f"{file}")
-    except (StoreError, ConfigError) as error:
-        raise InputError(str(error)) from None
-    try:
+        release = read(record, "the release")
         engine = release.typed_settings().retriever.lexical_engine
-    except ConfigError as error:
+    except (StoreError, ConfigError) as error:
         raise InputError(f"{file}: {error}") from None
     # Both become paths in the store.
     for place in (release.pinned.vector_table, release.pinned.lexical_path or "lexical"):

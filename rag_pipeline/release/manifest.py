@@ -118,17 +118,11 @@ _RELEASE = TypeAdapter(Release)
 
 def current(workspace: Workspace) -> Release:
     """Return the served release. Raise NotReleasedError if there is none."""
-    return serving(workspace)[0]
-
-
-def serving(workspace: Workspace) -> tuple[Release, str]:
-    """Return the served release with its `rollback_note`. Raise NotReleasedError without one."""
-    content = pointer(workspace)
-    if not content:
+    release_id = current_id(workspace)
+    if release_id is None:
         corpus, file = workspace.config.corpus, workspace.config.where
         raise NotReleasedError(f"{corpus}: nothing has been released yet; run: rag run {file}")
-    release = load(workspace, content["release_id"])
-    return release, rollback_note(release, content)
+    return load(workspace, release_id)
 
 
 def load(workspace: Workspace, release_id: str) -> Release:
@@ -199,10 +193,11 @@ def checked_pointer(content: Any) -> dict[str, Any]:
 
 
 def rollback_note(release: Release, content: Mapping[str, Any]) -> str:
-    """Return a sentence about the rollback to a release that the `pointer` names, or ""."""
+    """Return a sentence about a rollback to the release, or "". `content` is the `pointer`."""
     since = content.get("rolled_back")
-    told = ROLLED_BACK.format(since and since[:10], release.release_id, release.created[:10])
-    return told if since else ""
+    if not since or content["release_id"] != release.release_id:
+        return ""
+    return ROLLED_BACK.format(since[:10], release.release_id, release.created[:10])
 
 
 def made(workspace: Workspace) -> int:

@@ -67,7 +67,7 @@ def _try_to_publish(workspace: Workspace) -> Release | None:
     if problems := obstacles(workspace, configuration):
         corpus, name = workspace.config.corpus, configuration.name
         raise CheckFailedError(f"{corpus}: {name} is not released: {'; '.join(problems)}")
-    before = _served_id(seen)
+    before = seen[0].get("release_id")
     if before:
         serving = load(workspace, before)
         if serving.digest == served_digest(workspace, configuration):
@@ -195,7 +195,7 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
     release = replace(
         made,
         release_id=next_id(workspace),
-        previous=_served_id(seen),
+        previous=seen[0].get("release_id"),
         reasons=(*made.reasons, f"imported: {made.release_id}, made {made.created}"),
         files=hash_files(workspace, made.pinned),
     )
@@ -251,10 +251,6 @@ def _move_pointer(
 def _seen(workspace: Workspace) -> Pointer:
     content, tag = workspace.store.read_tagged_json(CURRENT)
     return checked_pointer(content), tag
-
-
-def _served_id(seen: Pointer) -> str | None:
-    return seen[0].get("release_id")
 
 
 def _pin(workspace: Workspace, release: Release) -> None:

@@ -51,27 +51,22 @@ def foreign_settings(made: object, own: object) -> list[str]:
     allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}
     lines = []
     for place, effective, chosen in _parts(made, ""):
-        foreign = [
-            f"{name} {value}"
-            for name, value in chosen.items()
-            if not (name.endswith("_env") and value in allowed)
-        ]
+        foreign = [(n, v) for n, v in chosen if not (n.endswith("_env") and v in allowed)]
         if foreign and effective not in trusted:
-            lines.append(f"{place}: {', '.join(foreign)}")
+            lines.append(f"{place}: {', '.join(f'{n} {v}' for n, v in foreign)}")
     return list(dict.fromkeys(lines))
 
 
-def _parts(value: object, place: str) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+def _parts(value: object, place: str) -> Iterator[tuple[str, set[Any], list[Any]]]:
     """Yield the place of each model, its named values, and those that are no defaults.
 
     The named values are the provider, addresses and variables. Those of a provider's inner models
     are also values of the provider's model, because they take effect together.
     """
     if isinstance(value, BaseModel):
-        provider = provider_of(value)
-        named = [*_named(value, "", is_whole=bool(provider))]
-        effective = {"provider": provider, **{name: text for name, text, _ in named}}
-        yield place, effective, {name: text for name, text, is_default in named if not is_default}
+        named = [*_named(value, "", is_whole=bool(provider_of(value)))]
+        effective = {("provider", provider_of(value)), *((name, text) for name, text, _ in named)}
+        yield place, effective, [(name, text) for name, text, is_default in named if not is_default]
     for name, part in _inner(value).items():
         yield from _parts(part, f"{place}.{name}" if place else str(name))
 

@@ -63,8 +63,7 @@ class Turns:
                 following[1].set_result(None)
 
     def _is_free_for(self, client: str) -> bool:
-        more = 0 if self._working[client] else self.at_once // 2
-        return self.working < self.at_once + more
+        return self.working < self.at_once + (0 if self._working[client] else self.at_once // 2)
 
     def go_on(self, client: str) -> None:
         """Take a client's turn again after `end`, without waiting."""
