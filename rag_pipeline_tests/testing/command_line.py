@@ -9,6 +9,7 @@ from unittest import mock
 
 from rag_pipeline.cli.console import set_quiet
 from rag_pipeline.cli.main import main
+from rag_pipeline_tests.testing import in_memory  # noqa: F401
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,6 @@ from urllib.error import URLError
 
 import dagster as dg
 import pytest
-import sqlalchemy
-from dagster._core.storage.event_log import in_memory as events
-from dagster._core.storage.runs import in_memory as runs
 
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.orchestration.component import build_definitions
@@ -30,32 +27,8 @@ from rag_pipeline.pipeline.driver import Done
 from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing import in_memory  # noqa: F401
 from rag_pipeline_tests.testing.servers import free_port
-
-
-def _pooled(address: str, **_: object) -> sqlalchemy.Engine:
-    kept = {"poolclass": sqlalchemy.QueuePool, "connect_args": {"check_same_thread": False}}
-    engine = sqlalchemy.create_engine(address, **kept)
-    sqlalchemy.event.listen(engine, "connect", lambda c, _: c.execute("PRAGMA foreign_keys=ON"))
-    return engine
-
-
-@contextmanager
-def _of_runs(storage: runs.InMemoryRunStorage) -> Iterator[sqlalchemy.Connection]:
-    with storage._engine.begin() as connection:
-        yield connection
-
-
-@contextmanager
-def _of_events(storage: events.InMemoryEventLogStorage) -> Iterator[sqlalchemy.Connection]:
-    with storage._db_lock, storage._engine.begin() as connection:
-        yield connection
-
-
-# Two thirds of the statements of an instance in memory would set up a new connection each time.
-vars(runs)["create_engine"] = vars(events)["create_engine"] = _pooled
-type.__setattr__(runs.InMemoryRunStorage, "connect", _of_runs)
-type.__setattr__(events.InMemoryEventLogStorage, "_connect", _of_events)
 
 
 def ask(

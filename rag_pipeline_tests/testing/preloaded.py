@@ -20,14 +20,17 @@ from rag_pipeline import imports
 from rag_pipeline.evaluation import calibration
 from rag_pipeline.evaluation.general_questions import GENERAL
 from rag_pipeline.imports import import_great_expectations, import_lancedb
+from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.release.checks import _batch_definition
 from rag_pipeline.report import _template
+from rag_pipeline_tests.testing import in_memory  # noqa: F401
 
 import_great_expectations()
 import_lancedb()
 importlib.import_module("lance")  # not before it, or all of LanceDB is imported
 _batch_definition()
 _template()
+dictionary("en")
 dg.DagsterInstance.ephemeral().dispose()  # imports its storage
 vars(calibration)["GENERAL"] = GENERAL[::5]  # as in the tests' own processes
 warnings.simplefilter("ignore")
