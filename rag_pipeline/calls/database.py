@@ -344,8 +344,7 @@ def connect_sqlite(path: Path) -> sqlite3.Connection:
 
 def cache_folder() -> Path:
     """Return this user's folder for files that can be downloaded or made again."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "rag-pipeline"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rag-pipeline"
 
 
 @cache

@@ -74,5 +74,4 @@ def remove_files(path: Path) -> None:
 
 
 def _columns(connection: "sql.Connection", database: str, table: str) -> list[str]:
-    rows = connection.exec_driver_sql(f"PRAGMA {database}.table_info({table})")
-    return [row[1] for row in rows]
+    return [row[1] for row in connection.exec_driver_sql(f"PRAGMA {database}.table_info({table})")]

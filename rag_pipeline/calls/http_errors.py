@@ -51,8 +51,7 @@ def failure_of_status(
     if status == 429 and any(word in f"{stops} {message}" for word in _OUT_OF_MONEY):
         error = CallsStoppedError(f"{said}; pay the provider's bill or raise its limit")
     elif status in _PASSING or status >= 500:
-        wait = read_retry_after(headers)
-        error = TransientError(said, wait, limited=status == 429, paid=False)
+        error = TransientError(said, read_retry_after(headers), limited=status == 429, paid=False)
     elif status == 401:
         error = CallsStoppedError(f"{said}; check the key")
     elif status in _CURES or stops:

@@ -30,8 +30,7 @@ class SentencesChunking(SizedChunking):
 
     def spans(self, document: Document, models: Models) -> list[Span]:
         """Return the windows of a document."""
-        limit = self.limit(document.text, models)
-        return list(window_spans(document.text, limit, self.overlap))
+        return list(window_spans(document.text, self.limit(document.text, models), self.overlap))
 
 
 def window_spans(text: str, limit: Limit, overlap: int) -> Iterator[Span]:

@@ -21,7 +21,7 @@ TokenStarts = npt.NDArray[np.int64]
 """Ascending offsets of a text's tokens. Tokens of the same character share its offset."""
 
 _TOKEN = re.compile(r"[^\W\u0e00-\uffff]{1,4}|[^\s]")
-"""Matches an estimated token: up to four letters of an alphabet, or one other character."""
+"""Matches an estimated token: up to four alphabetic letters or digits, or another character."""
 
 
 class Embedder(Protocol):

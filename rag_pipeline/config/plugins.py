@@ -77,8 +77,7 @@ class VariantsOf:
                 literal = f'`{self.key}: Literal["{name}"]`'
                 wrong = f"must have the setting {literal}, the name of its entry point"
             if wrong:
-                error = ConfigError(f"{origin(self.group, name)}: {each.__name__} {wrong}")
-                refused[name] = error
+                refused[name] = ConfigError(f"{origin(self.group, name)}: {each.__name__} {wrong}")
         return {n: c for n, c in classes.items() if n not in refused}, refused
 
 

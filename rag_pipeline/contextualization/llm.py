@@ -69,8 +69,7 @@ class LLMContext(ContextualizerSettings):
     def made_from(self, config: CorpusFile) -> list[Any]:
         """Return the chat model, the prompts and, if set, the structural context."""
         given = [StructuralContext(method="structural")] if self.structural else []
-        prompts = self.prompt.version, _SUMMARY.version
-        return [*super().made_from(config), *prompts, *given]
+        return [*super().made_from(config), self.prompt.version, _SUMMARY.version, *given]
 
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
         """Return the model's context of each chunk, or raise ProviderError if the model fails."""

@@ -44,10 +44,9 @@ _BETWEEN = re.compile(r"\b(?:between|by and among|entered into by)\b[:\s]+(.{3,4
 _PARTIES_END = re.compile(r";|\n\s*\n|\bwhereas\b|\bcollectively\b|\bwhich\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\([^()]{0,200}\)|[“”\"*_]")
 _DATE = re.compile(
-    r"\b(?:\d{1,2}(?:st|nd|rd|th)?[ \t]+(?:of[ \t]+)?)?"
+    r"(?i)\b(?:\d{1,2}(?:st|nd|rd|th)?[ \t]+(?:of[ \t]+)?)?"
     r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"
-    r"(?:[ \t]+\d{1,2}(?:st|nd|rd|th)?)?,?[ \t]+\d{4}\b|\b\d{4}-\d{2}-\d{2}\b",
-    re.IGNORECASE,
+    r"(?:[ \t]+\d{1,2}(?:st|nd|rd|th)?)?,?[ \t]+\d{4}\b|\b\d{4}-\d{2}-\d{2}\b"
 )
 _DEFINED = re.compile(
     r"[“\"*]{1,3}([A-Z][A-Za-z-]+(?:[ \t][A-Z][A-Za-z-]+){0,3})[”\"*]{1,3}"
@@ -61,11 +60,10 @@ _SEPARATED = ("text/csv", "text/tab-separated-values")
 _TERM_WORDS = 4
 _CAPITALISED = re.compile(r"[A-Z][A-Za-z-]+(?:\s[A-Z][A-Za-z-]+)*")
 _DEFINITION = re.compile(
-    r"^[ \t]*(?:(?:pub(?:\([^)\n]{0,30}\))?|public|private|protected|internal|export|default|"
+    r"(?m)^[ \t]*(?:(?:pub(?:\([^)\n]{0,30}\))?|public|private|protected|internal|export|default|"
     r"static|final|abstract|async|unsafe|extern|const|virtual|inline|override|sealed|open)[ \t]+)"
     r"{0,6}(?:def|class|fn|func|function|struct|enum|trait|impl|interface|namespace)"
-    r"[ \t<](?:[^\n]{0,160}[{:(,)]|\w{1,80}(?=\s{0,20}\{))",
-    re.MULTILINE,
+    r"[ \t<](?:[^\n]{0,160}[{:(,)]|\w{1,80}(?=\s{0,20}\{))"
 )
 """Matches the line that opens a type or function in most programming languages."""
 

@@ -143,6 +143,5 @@ def measured_metrics(metrics: Sequence[str], scores: Iterable[Scores]) -> list[s
 
 def evaluated_scores(workspace: Workspace) -> dict[str, Scores]:
     """Return the scores of every evaluated configuration, in the corpus file's order."""
-    names = workspace.config.all_configurations
-    every = {name: read_scores(workspace, name) for name in names}
+    every = {name: read_scores(workspace, name) for name in workspace.config.all_configurations}
     return {name: scores for name, scores in every.items() if scores}

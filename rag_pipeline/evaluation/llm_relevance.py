@@ -88,8 +88,7 @@ class Evaluator:
         A template contains the placeholder `{query}` and one of `{passage}`, `{document}` and
         `{doc_text}`. Their texts stand between delimiters.
         """
-        own = cache_folder() / "evaluator"
-        database = Database(own / "calls.sqlite")
+        database = Database(cache_folder() / "evaluator" / "calls.sqlite")
         self.cache = workspace.cache if workspace else CallCache(database)
         self.ledger = workspace.ledger if workspace else Ledger(database, "evaluator")
         self.chat = GivenKeyChat.of(api_key, base_url=base_url, model=model)

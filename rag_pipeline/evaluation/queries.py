@@ -22,8 +22,7 @@ QUERIES_VERSION = 1
 
 def queries_digest(workspace: Workspace) -> str:
     """Hash the queries file and the loaded documents."""
-    place = workspace.store.address("queries digest")
-    return read_once(place, lambda: _queries_digest(workspace))
+    return read_once(workspace.store.address("queries digest"), lambda: _queries_digest(workspace))
 
 
 def _queries_digest(workspace: Workspace) -> str:
@@ -125,10 +124,5 @@ def save_queries(
             "record": [json.dumps(asdict(q)) for q in queries],
         }
     )
-    note = {
-        "digest": made_from,
-        "problems": list(problems),
-        "read": read,
-        "documents": dict(documents or {}),
-    }
-    QUERIES.write(workspace, rows, note)
+    note = {"digest": made_from, "problems": list(problems), "read": read}
+    QUERIES.write(workspace, rows, {**note, "documents": dict(documents or {})})

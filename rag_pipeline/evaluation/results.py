@@ -162,8 +162,7 @@ class JudgedResults(Results):
         `outcomes` of the calls.
         """
         table = self.table(columns)
-        rows = json.dumps(table.to_pylist(), sort_keys=True)
-        content = hashlib.sha256(rows.encode()).hexdigest()
+        content = hashlib.sha256(json.dumps(table.to_pylist(), sort_keys=True).encode()).hexdigest()
         digest = fingerprint(self.name, source, content)
         errors = dict.fromkeys(str(one) for one in outcomes if isinstance(one, ProviderError))
         read = self._inputs(workspace, configuration)

@@ -24,12 +24,9 @@ _BUDGETS = (2_000, 4_000, 8_000)
 _FEW_CUTOFFS = (1, 3, 5, 10)
 DOCUMENT_METRIC = "DocumentPresence@5"
 """The metric that replaces the metrics of spans if all gold is whole documents."""
-_HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {
-    "nDCG@10",
-    "RR@10",
-    "R@5",
-    "IoU@5",
-    DOCUMENT_METRIC,
+_HEADLINES = {
+    *(f"AnswerPresence@{k}" for k in (1, 5, 10, 20)),
+    *("nDCG@10", "RR@10", "R@5", "IoU@5", DOCUMENT_METRIC),
 }
 
 Measure = Callable[[Ranking, int], float | None]

@@ -129,8 +129,7 @@ def plan_documents(workspace: Workspace) -> LoadPlan:
         f"{count:,} read again: the extra {extra!r} was missing and is installed now"
         for extra, count in sorted(Counter(found.for_extra.values()).items())
     )
-    orphaned = tuple(found.orphaned())
-    return LoadPlan(names, orphaned, len(found.current), why=why, compared=found)
+    return LoadPlan(names, tuple(found.orphaned()), len(found.current), why=why, compared=found)
 
 
 def compare(workspace: Workspace, doubtful: Collection[str] = ()) -> Comparison:

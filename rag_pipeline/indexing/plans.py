@@ -39,8 +39,7 @@ class Plan:
     @property
     def is_usable(self) -> bool:
         """Return whether all documents except those in `missing` are current."""
-        rest = len(self.stale) - len(self.missing)
-        return not (rest or self.orphaned or self.waiting)
+        return len(self.stale) == len(self.missing) and not (self.orphaned or self.waiting)
 
 
 @dataclass(slots=True)

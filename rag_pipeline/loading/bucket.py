@@ -82,9 +82,7 @@ def _obstacle(relative: str, size: int, max_bytes: int) -> str:
     if any(segment in ("", ".", "..") for segment in relative.split("/")):
         return "the key has an empty, '.' or '..' part; rename it"
     taken_apart = relative.lower().endswith(RECORD_SUFFIXES) or is_archive(relative)
-    if size > max_bytes and not taken_apart:
-        return oversized(size, max_bytes)
-    return ""
+    return oversized(size, max_bytes) if size > max_bytes and not taken_apart else ""
 
 
 @contextmanager

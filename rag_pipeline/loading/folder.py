@@ -183,8 +183,7 @@ class Ignored:
         ignored = cls()
         for folder in reversed(real.parents):
             if folder.is_relative_to(top):
-                path = f"{real.relative_to(folder).as_posix()}/"
-                ignored = ignored.below("", str(folder), path)
+                ignored = ignored.below("", str(folder), f"{real.relative_to(folder).as_posix()}/")
         return ignored
 
     def below(self, prefix: str, path: str, rest: str = "") -> "Ignored":

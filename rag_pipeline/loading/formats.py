@@ -113,8 +113,7 @@ def read_odt(document_id: str, raw: bytes) -> Parsed:
         if "meta.xml" in archive.namelist():
             meta = fromstring(archive.read("meta.xml"), forbid_dtd=True)
             title = meta.findtext(f".//{_DUBLIN_CORE}title") or ""
-    body = content.find(f"{_ODF_OFFICE}body/{_ODF_OFFICE}text")
-    return Parsed("\n\n".join(_blocks(body)), title)
+    return Parsed("\n\n".join(_blocks(content.find(f"{_ODF_OFFICE}body/{_ODF_OFFICE}text"))), title)
 
 
 def _blocks(element: Any) -> Iterator[str]:

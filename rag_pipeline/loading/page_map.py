@@ -67,8 +67,7 @@ class PageMap:
         sides = ([round(value) for value in side] for side in zip(*self.boxes, strict=True))
         sizes = [[round(w, 1), round(h, 1)] for w, h in self.sizes]
         stored = {"lines": [steps, *sides], "sizes": sizes, "file": self.file_hash}
-        packed = json.dumps(stored, separators=(",", ":"))
-        return zlib.compress(packed.encode(), 6)
+        return zlib.compress(json.dumps(stored, separators=(",", ":")).encode(), 6)
 
     @classmethod
     @lru_cache(maxsize=64)

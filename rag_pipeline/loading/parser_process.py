@@ -189,8 +189,7 @@ def _answer(request: Mapping[str, Any], raw: bytes) -> dict[str, Any]:
         from rag_pipeline.loading.images import as_pdf
         from rag_pipeline.loading.pdf.render import render_page
 
-        pdf = as_pdf(request["id"], raw)
-        return {"image": render_page(request["id"], pdf, request["page"])}
+        return {"image": render_page(request["id"], as_pdf(request["id"], raw), request["page"])}
     return parse(request["id"], raw, request["suffix"], request["max_bytes"])._asdict()
 
 

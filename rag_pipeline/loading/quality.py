@@ -105,11 +105,8 @@ class TextQuality:
 
     def to_json(self) -> str:
         """Return the measures as JSON, for a document's metadata."""
-        values = {k: v for k, v in asdict(self).items() if v is not None}
-        return json.dumps({
-            key: round(value, 4) if isinstance(value, float) else value
-            for key, value in values.items()
-        })  # fmt: skip
+        values = [(k, round(v, 4) if isinstance(v, float) else v) for k, v in asdict(self).items()]
+        return json.dumps({key: value for key, value in values if value is not None})
 
     @classmethod
     def from_json(cls, stored: str) -> "TextQuality":

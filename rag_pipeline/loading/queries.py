@@ -123,8 +123,7 @@ def read_queries(path: Path) -> list[QueryRecord]:
     for number, line in read_lines(path):
         where = f"{path}:{number}"
         try:
-            value = json.loads(line.decode())
-            record = QueryRecord.model_validate(value)
+            record = QueryRecord.model_validate(json.loads(line.decode()))
         except json.JSONDecodeError as error:
             mistakes.append(f"{where}: not valid JSON: {error.msg} (column {error.colno})")
         except ValidationError as error:

@@ -54,8 +54,7 @@ def locate(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:
     if encoding := byte_order_encoding(file.read(4)):
         reason = f"{encoding.upper()} text: save JSON as UTF-8"
         file.seek(0)
-        digest = hashlib.sha256(file.read(max_bytes)).hexdigest()
-        yield _broken(relative, None, reason, digest)
+        yield _broken(relative, None, reason, hashlib.sha256(file.read(max_bytes)).hexdigest())
         return
     file.seek(0)
     if relative.lower().endswith(".json"):
@@ -77,8 +76,7 @@ def _locate_lines(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Loc
                 digest.update(line)
                 length += len(line)
             offset = start + length
-            reason = oversized(length, max_bytes)
-            yield _broken(relative, number, reason, digest.hexdigest())
+            yield _broken(relative, number, oversized(length, max_bytes), digest.hexdigest())
         elif raw.strip():
             yield _located(raw, relative, number, start)
         else:

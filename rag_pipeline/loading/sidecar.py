@@ -92,6 +92,4 @@ def with_given(source: Source, given: Mapping[str, Given]) -> Source:
 
 def hashed_with(digest: str, row: Given | None) -> str:
     """Return a digest that also changes with the document's line in the sidecar file."""
-    if row is None:
-        return digest
-    return hashlib.sha256(f"{digest} {row.digest}".encode()).hexdigest()
+    return hashlib.sha256(f"{digest} {row.digest}".encode()).hexdigest() if row else digest

@@ -131,8 +131,7 @@ class SourceFile:
                     file.seek(self.offset or 0)
                     raw = file.read(self.n_bytes if self.offset is not None else -1)
         except OSError as error:
-            reason = _unreadable(error)
-            raise UnreadDocumentError(self.document_id, reason) from None
+            raise UnreadDocumentError(self.document_id, _unreadable(error)) from None
         if hashlib.sha256(raw).hexdigest() != self.raw_hash:
             raise UnreadDocumentError(self.document_id, "it changed after it was listed; run again")
         return raw

@@ -183,5 +183,4 @@ def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> c
 
 def _key(settings: ChatSettings, prompt: Prompt) -> bytes:
     asked = [prompt.messages, prompt.schema, *([prompt.choices] if prompt.choices else [])]
-    content = json.dumps(asked, sort_keys=True)
-    return call_key("chat", settings.identity, content)
+    return call_key("chat", settings.identity, json.dumps(asked, sort_keys=True))

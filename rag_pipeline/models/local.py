@@ -117,8 +117,7 @@ class _LocalScorer:
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
         settings = self._settings
-        texts = [query, *passages]
-        with _charged("rerank", settings.method, settings.prices, texts), self._lock:
+        with _charged("rerank", settings.method, settings.prices, [query, *passages]), self._lock:
             return [float(score) for score in settings.score(query, passages)]
 
 

@@ -106,8 +106,7 @@ def lost_pins(workspace: Workspace) -> Iterator[Finding]:
                 continue
             if (_pins(table) or {}).get(tag) != version:
                 problem = f"version {version} is not pinned for {tag}; a cleanup may remove it"
-                pin = partial(table.pin, tag, version)
-                yield Finding(table.name, problem, "pin it again", pin)
+                yield Finding(table.name, problem, "pin it again", partial(table.pin, tag, version))
 
 
 def _is_pin(workspace: Workspace, path: str) -> bool:

@@ -142,8 +142,7 @@ def cost_metadata(costs: Totals) -> dict[str, MetadataValue]:
 def preview(table: Any) -> Iterator[dict[str, Any]]:
     """Yield the first 3 rows of a table, with texts cut to 120 characters."""
     wanted = ("document_id", "title", "media_type", "start", "end", "context", "text")
-    columns = [name for name in wanted if name in table.schema.names]
-    return first_rows(table, columns, _PREVIEW_ROWS)
+    return first_rows(table, [name for name in wanted if name in table.schema.names], _PREVIEW_ROWS)
 
 
 def first_rows(table: Any, columns: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:

@@ -63,8 +63,7 @@ def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CH
     Raise ConfigError for an unknown embedding. Raise StoreError if the old vectors are missing, or
     if no question has a gold span in the sample. Raise ProviderError if a model fails.
     """
-    configuration = _configuration(workspace, old, new)
-    key = configuration.vector_key
+    key = _configuration(workspace, old, new).vector_key
     table = workspace.vector_index(key)
     if not table.exists():
         raise StoreError(f"{key} has no vectors; run: rag run {workspace.config.where}")

@@ -160,8 +160,7 @@ def pending_documents(
             gone = here.intersection(before.orphaned).union(own.orphaned)
             carried = partition.covered(before.stale)
             stale = carried.union(own.stale).difference(before.orphaned)
-            left = len(here - stale - gone)
-            pending[step] = Plan(tuple(stale), tuple(gone), left, why=own.why)
+            pending[step] = Plan(tuple(stale), tuple(gone), len(here - stale - gone), why=own.why)
     return pending
 
 

@@ -34,8 +34,7 @@ def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
     """Remove and return every expired part. If `dry_run` is True, remove nothing."""
     freed = _swept(workspace, dry_run)
     freed += _versions(workspace, dry_run)
-    gone = _unneeded(workspace, share=0.0)
-    freed += _calls(workspace, gone, dry_run)
+    freed += _calls(workspace, _unneeded(workspace, share=0.0), dry_run)
     gone_now = {f.name for f in freed if f.what == "lexical index" and not f.kept_until}
     freed += _copies(workspace, gone_now, dry_run)
     if not dry_run and workspace.store.calls_path.exists():

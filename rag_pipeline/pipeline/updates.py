@@ -336,8 +336,7 @@ def _plan_documents(workspace: Workspace, _: Key) -> tuple[Sequence[Sequence[Any
 def _finish_documents(
     workspace: Workspace, _: Key, found: ShardPlan, parts: Sequence[Loaded]
 ) -> Materialized:
-    report = indexing.finish_load(workspace, LoadFound(**found), parts)
-    return _documents_outcome(workspace, report)
+    return _documents_outcome(workspace, indexing.finish_load(workspace, LoadFound(**found), parts))
 
 
 SHARDS_OF_DOCUMENTS = Shards(

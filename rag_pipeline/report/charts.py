@@ -73,8 +73,7 @@ def line_chart(title: str, series: Mapping[str, Mapping[int, Summary]], x_label:
 
 def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
     """Draw quality in percent against cost, with 95 % intervals and the Pareto front."""
-    most = max((p.x for p in points), default=0.0) or 1.0
-    top = _round_up(most)
+    top = _round_up(max((p.x for p in points), default=0.0) or 1.0)
     parts = [*_axes(((_across(i, 4), f"{top * i / 4:g}") for i in range(5)), x_label)]
     front = pareto_front(points)
     line = " ".join(f"{_across(p.x, top):.1f},{_up(p.y.mean or 0):.1f}" for p in front)

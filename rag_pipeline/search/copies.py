@@ -72,7 +72,6 @@ def copies_matching(workspace: Workspace, version: int, copies: Copies, where: s
     condition = f"({where}) AND {id_filter('document_id', copies)}"
     table = workspace.documents().dataset(version)
     try:
-        found = table.to_table(["document_id"], condition)
-        return set(found.column("document_id").to_pylist())
+        return set(table.to_table(["document_id"], condition).column("document_id").to_pylist())
     except (RuntimeError, ValueError, OSError):  # the filter fails on a value of a copy
         return set()

@@ -332,8 +332,7 @@ class _Terms:
         if len(self.rows) < len(self.positions):
             has_vector = self.positions >= 0
             mask = has_vector if mask is None else mask & has_vector
-        rows = None if also is None else self.rows[also]
-        found = self.lexical.search_rows(query, k, mask, rows)
+        found = self.lexical.search_rows(query, k, mask, None if also is None else self.rows[also])
         return self.positions[found.rows], found.scores.astype(np.float64)
 
     def chunks_of(self, documents: Positions, allowed: Mask | None) -> Positions:

@@ -96,8 +96,7 @@ def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -
     if not examples or not len(learned):
         return settings.weights()
     first = np.append(np.log(start[learned]), np.log(_TEMPERATURE))
-    loss = _likelihood(examples, start, learned, pull)
-    found = minimize(loss, first, jac=True, method="BFGS").x
+    found = minimize(_likelihood(examples, start, learned, pull), first, jac=True, method="BFGS").x
     weights = start.copy()
     weights[learned] = np.exp(found[:-1])
     weights[-1] = min(weights[-1], 1.0)

@@ -48,9 +48,8 @@ _ASKS = re.compile(
 )
 """Matches the first word of a question or a request."""
 _OF_ASKER = re.compile(
-    r"(?:(?:hello|hi|hey|hallo|bonjour|hola),? )?(?:i|i'\w+|we|we'\w+|my|our|ich|wir|meine?|"
-    r"unsere?|je|j'\w+|nous|mon|ma|mes|notre|nos|yo|mi|mis|nosotr[oa]s|nuestr[oa]s?)\b",
-    re.I,
+    r"(?i)(?:(?:hello|hi|hey|hallo|bonjour|hola),? )?(?:i|i'\w+|we|we'\w+|my|our|ich|wir|meine?|"
+    r"unsere?|je|j'\w+|nous|mon|ma|mes|notre|nos|yo|mi|mis|nosotr[oa]s|nuestr[oa]s?)\b"
 )
 """Matches the first words of a statement about the person who asks."""
 _TURNING = frozenset(

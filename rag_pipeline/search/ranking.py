@@ -51,8 +51,7 @@ class Search:
     """A flag per chunk: whether it matches the filter. None if not yet computed."""
 
     def __post_init__(self) -> None:
-        axes = self.index.language_axes
-        object.__setattr__(self, "vector", without_axes(self.vector, axes))
+        object.__setattr__(self, "vector", without_axes(self.vector, self.index.language_axes))
 
     @property
     def allowed(self) -> Mask | None:

@@ -121,8 +121,7 @@ class Searcher:
         if request.deepen and request.k is not None and request.k > retriever.k:
             retriever = retriever.model_copy(update={"k": request.k})
         reranker = self.reranker if request.rerank else _NO_RERANKER
-        searcher = replace(self, retriever=retriever, reranker=reranker)
-        return next(searcher.search_all([request]))
+        return next(replace(self, retriever=retriever, reranker=reranker).search_all([request]))
 
     def search_all(self, requests: Iterable[SearchRequest]) -> Iterator[SearchResult]:
         """Yield the result of each request in order, with at most the `k` best chunks.

@@ -126,7 +126,7 @@ class _Words(dict[str, tuple[str, ...]]):
 class _OneLanguage(_Words):
     def __init__(self, language: str, asks: bool = False) -> None:
         super().__init__()
-        self._stop_words = _stop_words(language)
+        self._stop_words = stop_words(language)
         if asks:
             self._stop_words |= frozenset(_ASKING.get(language, "").split())
         self._stemmer = None
@@ -177,9 +177,7 @@ class _AnyLanguage(_Words):
 
 
 def _normalized(text: str) -> str:
-    if text.isascii():
-        return text
-    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
+    return text if text.isascii() else unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
 
 
 def _names(piece: str) -> list[str]:
@@ -194,7 +192,9 @@ def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
-def _stop_words(language: str) -> frozenset[str]:
+@cache
+def stop_words(language: str) -> frozenset[str]:
+    """Return the stop words of a language in lower case, or an empty set for some languages."""
     if language in _UNSTEMMED:
         return frozenset()
     if language == "arabic":

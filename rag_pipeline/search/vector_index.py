@@ -96,8 +96,7 @@ def maintain(table: Table) -> str:
     config = kind(distance_type="cosine", num_partitions=_partitions(rows), **_TRAINING)
     table.open().create_index("vector", config=config)
     trained = table.dataset()
-    share = max(_partition_sizes(trained)) / rows
-    trained.update_schema_metadata({_LARGEST: repr(share)})
+    trained.update_schema_metadata({_LARGEST: repr(max(_partition_sizes(trained)) / rows)})
     return "ivf"
 
 

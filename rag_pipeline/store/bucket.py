@@ -175,14 +175,10 @@ class BucketFiles(Files):
 
         `before` is a Unix time in seconds.
         """
-        wanted = set()
-        for path in paths:
-            listed = self.read(f"{path}/{folders.FILES}")
-            if listed is not None:
-                wanted.add(self._copy_name(path, listed))
+        lists = {path: self.read(f"{path}/{folders.FILES}") for path in paths}
+        wanted = {self._copy_name(path, found) for path, found in lists.items() if found}
         mine = sorted(self._copies.glob(f"{self._copy_prefix}-*"))
-        found = [copy for copy in mine if copy.name not in wanted]
-        return [copy for copy in found if copy.stat().st_mtime <= before]
+        return [c for c in mine if c.name not in wanted and c.stat().st_mtime <= before]
 
     @property
     def _copy_prefix(self) -> str:

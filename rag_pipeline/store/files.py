@@ -98,8 +98,7 @@ class Files:
 
     def exists(self, path: str) -> bool:
         """Return whether a file or folder exists."""
-        info = self.files.get_file_info(f"{self.root}/{path}")
-        return bool(info.type != pafs.FileType.NotFound)
+        return bool(self.files.get_file_info(f"{self.root}/{path}").type != pafs.FileType.NotFound)
 
     def list(self, path: str) -> Sequence[str]:
         """Return the names in a folder, or [] if the folder does not exist."""
@@ -128,8 +127,7 @@ class Files:
         if info.type == pafs.FileType.File:
             return [info]
         selector = pafs.FileSelector(place, recursive=True, allow_not_found=True)
-        infos = self.files.get_file_info(selector)
-        return [i for i in infos if i.type == pafs.FileType.File]
+        return [i for i in self.files.get_file_info(selector) if i.type == pafs.FileType.File]
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
         """Return the size and SHA-256 of each existing file, by path."""

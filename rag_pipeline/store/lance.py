@@ -53,8 +53,7 @@ def data_files(lance: Any) -> dict[int, tuple[str, ...]]:
 
 def indexes(lance: Any) -> list[dict[str, Any]]:
     """Return the statistics of each index of a Lance dataset, with its `name`."""
-    names = index_names(lance).values()
-    return [{**lance.stats.index_stats(name), "name": name} for name in names]
+    return [{**lance.stats.index_stats(name), "name": name} for name in index_names(lance).values()]
 
 
 def index_names(lance: Any) -> dict[str, str]:

@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 
-def _required(kind: pa.DataType, *names: str) -> list[pa.Field]:
+def required(kind: pa.DataType, *names: str) -> list[pa.Field]:
+    """Return fields of one type that are never null."""
     return [pa.field(name, kind, nullable=False) for name in names]
 
 
-_STATE = _required(pa.string(), "document_id", "content_hash", "fingerprint")
+_STATE = required(pa.string(), "document_id", "content_hash", "fingerprint")
 """The first fields of every table. They identify the inputs of a row (see `store`)."""
-_TITLED = [*_required(pa.string(), "title"), pa.field("metadata", pa.json_(pa.utf8()))]
+_TITLED = [*required(pa.string(), "title"), pa.field("metadata", pa.json_(pa.utf8()))]
 _ORIGIN = pa.field("origin", pa.string())
 """The bucket's object that a document was read from, with its version. It is null for a file."""
 
@@ -22,20 +23,20 @@ DOCUMENTS_SCHEMA = pa.schema(
     [
         *_STATE,
         *_TITLED,
-        *_required(pa.string(), "media_type"),
+        *required(pa.string(), "media_type"),
         _ORIGIN,
-        *_required(pa.int64(), "characters"),
-        *_required(pa.string(), "text", "text_hash"),
+        *required(pa.int64(), "characters"),
+        *required(pa.string(), "text", "text_hash"),
         pa.field("page_map", pa.binary()),
     ]
 )
-QUARANTINE_SCHEMA = pa.schema([*_STATE, *_required(pa.string(), "stage", "reason"), _ORIGIN])
+QUARANTINE_SCHEMA = pa.schema([*_STATE, *required(pa.string(), "stage", "reason"), _ORIGIN])
 CHUNKS_SCHEMA = pa.schema(
     [
         *_STATE,
-        *_required(pa.string(), "chunk_id"),
-        *_required(pa.int64(), "start", "end"),
-        *_required(pa.string(), "text"),
+        *required(pa.string(), "chunk_id"),
+        *required(pa.int64(), "start", "end"),
+        *required(pa.string(), "text"),
     ]
 )
 CONTEXTUALIZED_CHUNKS_SCHEMA = pa.schema(
@@ -49,9 +50,9 @@ def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
     If `token_vectors` is True, two byte columns are added: the distinct token ids (uint32), and the
     sign bits of each token's vector. If `dimension` is -1, vectors may have any dimension.
     """
-    fields = _required(pa.list_(pa.float32(), dimension), "vector")
+    fields = required(pa.list_(pa.float32(), dimension), "vector")
     if token_vectors:
-        fields += _required(pa.binary(), "token_ids", "token_vectors")
+        fields += required(pa.binary(), "token_ids", "token_vectors")
     return pa.schema([*CONTEXTUALIZED_CHUNKS_SCHEMA, *fields])
 
 

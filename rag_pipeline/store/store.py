@@ -77,8 +77,7 @@ class Store:
         if new or known.keys() - wanted:
             known |= self.files.hashes(new)
             known = {path: known[path] for path in sorted(wanted & known.keys())}
-            record = {"identity": table.identity, "files": known}
-            self.write_json(_hashes_file(name), record)
+            self.write_json(_hashes_file(name), {"identity": table.identity, "files": known})
         return known
 
     def hashes_of(self, name: str, identity: str | None = None) -> Hashes:

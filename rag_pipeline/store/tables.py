@@ -366,10 +366,7 @@ class Table:
         """Tag a version, which protects it from clean-up. Move the tag if it exists."""
         with clear_errors(self.name):
             tags = self.dataset().tags
-            if tag in tags.list():
-                tags.update(tag, version)
-            else:
-                tags.create(tag, version)
+            (tags.update if tag in tags.list() else tags.create)(tag, version)
 
     def unpin(self, tag: str) -> None:
         """Remove a tag, so that the next clean-up may drop its version."""

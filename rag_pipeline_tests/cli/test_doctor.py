@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rag_pipeline.models import providers
-from rag_pipeline.models.providers import minilm
+from rag_pipeline.models.providers import encoder, minilm
 from rag_pipeline_tests.testing.command_line import Outcome, rag
 from rag_pipeline_tests.testing.corpora import write_corpus
 
@@ -109,7 +109,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_packaged_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_corpus(tmp_path)
-    caches = (providers.open_embedder, minilm._session)
+    caches = (providers.open_embedder, encoder._session)
     for cache in caches:
         cache.cache_clear()
     monkeypatch.setattr(minilm, "_MODEL", ("no_such_package", "model.onnx"))

@@ -110,8 +110,7 @@ class Ledger:
         return table.c.store == self.store, table.c.corpus == self.corpus
 
     def _after(self, position: int, *columns: Any) -> "sql.Select[Any]":
-        is_later = sql.charges.c.id > position
-        return sql.select(*columns).where(*self._mine(sql.charges), is_later)
+        return sql.select(*columns).where(*self._mine(sql.charges), sql.charges.c.id > position)
 
     @property
     def _account(self) -> str:
@@ -237,8 +236,7 @@ class Ledger:
             sql.token_counts.c.calls >= _LEAST_CALLS,
             sql.token_counts.c.estimated >= _LEAST_TOKENS,
         )
-        rows = self.database.read(counts)
-        known = {row.alphabet: row.input / row.estimated for row in rows}
+        known = {row.alphabet: row.input / row.estimated for row in self.database.read(counts)}
         factors = {name: f for name, f in known.items() if 1 / _MOST_FACTOR <= f <= _MOST_FACTOR}
         replies = sql.select(sql.func.count(), sql.func.avg(sql.charges.c.output)).where(
             *(sql.charges.c[name] == value for name, value in calls.items()),

@@ -91,8 +91,7 @@ def load_prices(own: Path | None = None) -> Prices:
         raise ConfigError(f"prices: cannot read {own}: {error}") from None
     mine = _parse(text, own)
     merged = {name: own.over(packaged.providers.get(name)) for name, own in mine.providers.items()}
-    providers = packaged.providers | merged
-    return Prices(local=(*packaged.local, *mine.local), providers=providers)
+    return Prices(local=(*packaged.local, *mine.local), providers=packaged.providers | merged)
 
 
 @cache

@@ -134,8 +134,7 @@ def attributed(
     Yield the totals of these calls. The totals are complete when the block ends.
     """
     totals = Totals()
-    asked_for = Purpose(asset, partition, tuple(configurations))
-    with setting(purpose, asked_for), setting(meter, totals):
+    with setting(purpose, Purpose(asset, partition, tuple(configurations))), setting(meter, totals):
         yield totals
 
 

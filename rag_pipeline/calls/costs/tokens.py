@@ -90,9 +90,7 @@ class Sampled:
 
 def framing_tokens(messages: int) -> int:
     """Return the tokens that the message format adds to texts, or 0 if tokens are estimated."""
-    if _learned.get().count is None:
-        return 0
-    return _OPENAI_MESSAGE * messages + _OPENAI_REPLY
+    return _OPENAI_MESSAGE * messages + _OPENAI_REPLY if _learned.get().count else 0
 
 
 def estimate_of(texts: Sequence[str]) -> Estimate:

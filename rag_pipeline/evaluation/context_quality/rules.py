@@ -13,6 +13,7 @@ from rag_pipeline.config import ContextJudge, Models
 from rag_pipeline.datamodels import Answered, ContextJudgement, Judged, Level, Query
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.entities.matching import find
+from rag_pipeline.search.tokenization import stop_words
 
 _WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
 _PHRASE_BREAK = re.compile(r"(?:(?<!\d)[.,]|[.,](?!\d)|[;:?!()\[\]{}\"“”\n])+")
@@ -74,12 +75,12 @@ def key_phrases(text: str) -> frozenset[str]:
     phrase. Source: the candidate phrases of RAKE (Rose et al., Automatic keyword extraction from
     individual documents, 2010).
     """
-    stop_words = _stop_words()
+    stops = stop_words("english")
     phrases: set[str] = set()
     for piece in _PHRASE_BREAK.split(text.casefold()):
         run: list[str] = []
         for word in [*_WORD.findall(piece), ""]:
-            if word and word not in stop_words:
+            if word and word not in stops:
                 run.append(word)
                 continue
             if 2 <= len(run) <= _LONGEST_PHRASE or (len(run) == 1 and re.search(r"\d", run[0])):
@@ -99,8 +100,7 @@ def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
     """
     if level == "none":
         return False
-    said = " ".join(_WORD.findall(answer.casefold()))
-    padded = f" {said} "
+    padded = f" {' '.join(_WORD.findall(answer.casefold()))} "
     hits = sum(f" {phrase} " in padded for phrase in phrases)
     return hits > 0 if level == "high" else hits > 1
 
@@ -181,10 +181,3 @@ def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[fl
         ]
         for one in answered
     ]
-
-
-@lru_cache(maxsize=1)
-def _stop_words() -> frozenset[str]:
-    from bm25s import stopwords
-
-    return frozenset(word.casefold() for word in stopwords.STOPWORDS_EN_PLUS)

@@ -10,13 +10,7 @@ from pathlib import Path
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan, span_of
-from rag_pipeline.loading.parsing import (
-    NonBlank,
-    SourceRecord,
-    parse,
-    parse_file,
-    read_lines,
-)
+from rag_pipeline.loading.parsing import NonBlank, SourceRecord, parse, parse_file, read_lines
 
 _DOCUMENTS, _QUESTIONS = "codebase_chunks.json", "evaluation_set.jsonl"
 

@@ -11,13 +11,7 @@ from pydantic import Field
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet
-from rag_pipeline.loading.parsing import (
-    NonBlank,
-    SourceRecord,
-    parse,
-    read_judgements,
-    read_lines,
-)
+from rag_pipeline.loading.parsing import NonBlank, SourceRecord, parse, read_judgements, read_lines
 
 _SPLITS = ("test", "dev", "train")
 

@@ -15,10 +15,9 @@ from rag_pipeline.loading.importers.dataset import DataSet
 from rag_pipeline.loading.parsing import read_bytes, read_judgements, read_lines
 
 _TOPIC = re.compile(
-    r"<top>.*?<num>\s*(?:Number:)?\s*(?P<id>[^\s<]+)\s*<(?:.*?<)?"
+    r"(?is)<top>.*?<num>\s*(?:Number:)?\s*(?P<id>[^\s<]+)\s*<(?:.*?<)?"
     r"title>\s*(?:Topic:)?\s*(?P<text>[^<]+)|"
-    r"<topic\s+number=[\"'](?P<number>[^\"']+)[\"'].*?<query>\s*(?P<query>[^<]+)",
-    re.S | re.I,
+    r"<topic\s+number=[\"'](?P<number>[^\"']+)[\"'].*?<query>\s*(?P<query>[^<]+)"
 )
 _DOCUMENT = re.compile(r"<DOC>.*?<DOCNO>\s*(\S+?)\s*</DOCNO>(.*?)</DOC>", re.S | re.I)
 _TAG = re.compile(r"</?\w[^<>]*>|<!--.*?-->", re.S)

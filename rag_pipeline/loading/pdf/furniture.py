@@ -13,9 +13,8 @@ _EDGE_ROWS = 3
 _NUMBER = re.compile(r"\d+")
 _ROMAN = re.compile(r"[ivxlc]+")
 _PAGE_WORDS = re.compile(
-    r"[\W_]*((page|seite|pagina|página|p\.|pg\.?)\s*)?(#|[ivxlc]+)"
-    r"(\s*(of|von|de|di|sur|/)\s*#)?[\W_]*",
-    re.I,
+    r"(?i)[\W_]*((page|seite|pagina|página|p\.|pg\.?)\s*)?(#|[ivxlc]+)"
+    r"(\s*(of|von|de|di|sur|/)\s*#)?[\W_]*"
 )
 _SAME_HEIGHT = 5.0
 _SMALL = 0.9

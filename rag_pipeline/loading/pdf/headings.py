@@ -11,12 +11,11 @@ _FILE_NAME = re.compile(
     r"\.(docx?|pdf|tex|dvi|ps|indd|qxp|qxd|pptx?|xlsx?|odt|rtf|txt|html?|md|p65|fm)\s*$", re.I
 )
 _PLACEHOLDER = re.compile(
-    r"(true|false|none|null|nil|title|titel|titre|no title|paper|article|document\s*\d*|"
+    r"(?i)(true|false|none|null|nil|title|titel|titre|no title|paper|article|document\s*\d*|"
     r"untitled.*|unbenannt.*|sans titre.*|\(?anonymous\)?|\(?unspecified\)?|slide \d+|"
     r"powerpoint.*|word document|presentation\d*|book\d+|sheet\d+|layout \d+|main|draft|"
     r"full page fax print|scan.*\d+|img[_ -]?\d+|print|blank|template|test|temp|"
-    r"https?://\S+|about:blank|[\d\W]*)",
-    re.I,
+    r"https?://\S+|about:blank|[\d\W]*)"
 )
 _OF_A_PROGRAM = re.compile(
     r"(Microsoft (Office )?(Word|PowerPoint|Excel)( - |$)|TeX output )", re.I

@@ -125,9 +125,7 @@ def _apart(before: Word, word: Word, spread: float) -> bool:
         return gap > 1.6 * spread * size
     if word.space and gap > -0.3 * size:
         return True
-    if _is_mark(word, before) or _is_mark(before, word):
-        return True
-    return gap > _SPACE * size
+    return gap > _SPACE * size or _is_mark(word, before) or _is_mark(before, word)
 
 
 def _is_mark(word: Word, beside: Word) -> bool:

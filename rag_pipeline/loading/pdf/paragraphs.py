@@ -14,9 +14,8 @@ from rag_pipeline.loading.pdf.elements import Line, split
 BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖·∗]|[o*–—-](?=\s))\s*(?=\S)")
 _ITEM = re.compile(r"^(\(?(\d{1,3}|[a-z]|[ivx]{1,5})[.)]|\[[\w+]{1,8}\])\s+\S")
 _CAPTION = re.compile(
-    r"^(fig(ure|\.)?|table|tab\.|abbildung|tabelle|algorithm|listing|tableau|scheme)"
-    r"\s*[A-Z]?\.?\d+[a-z]?\s*([:.|]|$|(?=[A-Z]))",
-    re.I,
+    r"(?i)^(fig(ure|\.)?|table|tab\.|abbildung|tabelle|algorithm|listing|tableau|scheme)"
+    r"\s*[A-Z]?\.?\d+[a-z]?\s*([:.|]|$|(?=[A-Z]))"
 )
 NUMBERED = re.compile(
     r"^((\d{1,2}(\.\d{1,2}){0,4}\.?)|([IVX]{1,5}\.)|([A-Z](\.\d{1,2}){0,3}\.?)|"
@@ -24,10 +23,9 @@ NUMBERED = re.compile(
     r"\s+[\dA-Z]+[.:]?))\s+\S"
 )
 NAMED = re.compile(
-    r"(abstract|summary|introduction|references|bibliography|acknowledge?ments?|contents|"
+    r"(?i)(abstract|summary|introduction|references|bibliography|acknowledge?ments?|contents|"
     r"table of contents|conclusions?|discussion|results|methods?|background|related work|"
-    r"keywords|appendix|appendices|index terms|limitations|executive summary)\W?",
-    re.I,
+    r"keywords|appendix|appendices|index terms|limitations|executive summary)\W?"
 )
 _REAL_WORD = re.compile(r"[^\W\d_]{3}|[^\x00-\u024f]")
 _MEASURE = re.compile(r"0|\d+\.0\b")

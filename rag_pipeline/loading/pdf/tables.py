@@ -110,8 +110,7 @@ def _share_numeric(column: Sequence[str]) -> float:
 
 
 def _cut(row: Sequence[Word], borders: Sequence[float]) -> list[str]:
-    ordered = sorted(row, key=lambda w: w.x0)
-    return [join(cell) for cell in between(ordered, borders)]
+    return [join(cell) for cell in between(sorted(row, key=lambda w: w.x0), borders)]
 
 
 def _merged(cells: list[list[str]]) -> list[list[str]]:

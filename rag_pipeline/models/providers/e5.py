@@ -6,25 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from threading import RLock
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 from rag_pipeline.config.models import EmbeddingSettings, InputType, TokenStarts
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.models.providers.e5_file import E5File
-from rag_pipeline.models.providers.encoder import WIDTH, encoder, run
-from rag_pipeline.models.providers.packaged import (
-    on_all_cores,
-    open_session,
-    packaged_file,
-    padded_groups,
-)
+from rag_pipeline.models.providers.encoder import OPENING, WIDTH, run
+from rag_pipeline.models.providers.packaged import on_all_cores, packaged_file, padded_groups
 
 _MODEL = "e5-small-q4.bin"
 _MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
@@ -133,13 +124,7 @@ def _embedded(texts: Sequence[str], most: int | None = None) -> Vectors:
 
 def _pass(windows: Sequence[Sequence[int]]) -> Vectors:
     """Return the mean of the last layer over the tokens of each window."""
-    with _LOCK:
-        session = _session()
-    return run(session, _file(), windows)[0]
-
-
-_LOCK = RLock()
-"""A lock for the time in which a thread opens the model."""
+    return run(_file, windows)[0]
 
 
 @cache
@@ -154,14 +139,9 @@ def _file() -> E5File:
     return E5File(_path())
 
 
-@cache
-def _session() -> "onnxruntime.InferenceSession":
-    return open_session(encoder(_file()))
-
-
 def _tokens(texts: Sequence[str]) -> list[list[int]]:
     """Return the token ids of each text, without the tokens for start and end."""
-    with _LOCK:
+    with OPENING:
         file = _file()
     made = []
     for text in texts:

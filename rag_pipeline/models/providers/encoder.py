@@ -4,7 +4,9 @@ A processor multiplies 8-bit numbers two to three times as fast as floats. Each 
 scale, so the vector of a text does not depend on its batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,12 +16,16 @@ if TYPE_CHECKING:
     import onnxruntime
 
 from rag_pipeline.models.providers.onnx_graph import TYPES, Graph
+from rag_pipeline.models.providers.packaged import open_session
 
 WIDTH = 384
 _HEADS = 12
 _EPSILON = 1e-12
 _LIFT = 0.17
 """GELU is nowhere below -0.17, so its output plus 0.17 uses all 256 numbers."""
+
+OPENING = Lock()
+"""A lock for the time in which a thread opens a model."""
 
 Floats = npt.NDArray[np.float32]
 Matrix = tuple[npt.NDArray[np.int8], Floats]
@@ -83,14 +89,14 @@ def encoder(weights: Weights) -> bytes:
     return graph.model({"x": "float32", "mask": "int32"}, x, "float32")
 
 
-def run(
-    session: "onnxruntime.InferenceSession", weights: Weights, texts: Sequence[Sequence[int]]
-) -> tuple[Floats, Floats]:
-    """Run the layers on the token ids of texts.
+def run(file: Callable[[], Weights], texts: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
+    """Run the layers on the token ids of texts. `file` returns the weights, and opens them once.
 
     Return the mean of each text's states, shape (texts, 384), and all states, shape (texts, tokens,
     384).
     """
+    with OPENING:
+        weights, session = file(), _session(file)
     x = np.zeros((len(texts), max(map(len, texts)), WIDTH), np.float32)
     mask = np.zeros(x.shape[:2], np.int32)
     for row, ids in enumerate(texts):
@@ -99,6 +105,11 @@ def run(
     (states,) = session.run(None, {"x": x, "mask": mask})
     held = mask[..., None].astype(np.float32)
     return (states * held).sum(axis=1) / held.sum(axis=1), states
+
+
+@cache
+def _session(file: Callable[[], Weights]) -> "onnxruntime.InferenceSession":
+    return open_session(encoder(file()))
 
 
 class _Layers(Graph):

@@ -12,7 +12,8 @@ from pydantic import Field
 from rag_pipeline.config.models import EmbeddingSettings, InputType
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ConfigError, ProviderError, TextTooLongError, import_extra
-from rag_pipeline.models.providers.packaged import file_version, padded_groups
+from rag_pipeline.models.providers.packaged import padded_groups
+from rag_pipeline.store.folders import sha256_of
 
 TOKENS_PER_BATCH = 4096
 
@@ -78,7 +79,7 @@ class FastEmbedEmbedder:
         settings = self._settings
         version = "hub"
         if settings.path is not None:
-            version = file_version(Path(settings.path) / settings.model_file)
+            version = sha256_of(Path(settings.path) / settings.model_file)[:12]
         pooling = "own" if _known(settings.model) else settings.pooling
         return f"fastembed:{settings.model}:{version}:{pooling}:{settings.truncate}"
 

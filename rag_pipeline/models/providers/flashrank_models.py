@@ -12,7 +12,7 @@ from pydantic import Field
 from rag_pipeline.config.rerankers import ModelReranker
 from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, TextTooLongError
 from rag_pipeline.models.providers.limits import RerankLimits
-from rag_pipeline.models.providers.packaged import file_version
+from rag_pipeline.store.folders import sha256_of
 
 _PASSAGES_PER_BATCH = 32
 
@@ -48,7 +48,7 @@ class FlashRankScorer:
     @cached_property
     def identity(self) -> str:
         """Return the model's name and the hash of its file."""
-        settings, version = self._settings, file_version(self._file)
+        settings, version = self._settings, sha256_of(self._file)[:12]
         return f"flashrank:{settings.model}:{version}:{settings.max_tokens}:{settings.truncate}"
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:

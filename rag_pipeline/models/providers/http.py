@@ -85,8 +85,7 @@ MOST_VECTOR_BYTES = 256_000_000
 
 def trusted(library: str) -> ssl.SSLContext:
     """Return the TLS context of an HTTP library. The first call takes 0.1 seconds of CPU time."""
-    places = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
-    return _read(library, *places)
+    return _read(library, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
 
 @cache

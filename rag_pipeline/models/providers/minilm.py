@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from threading import Condition, Lock
+from threading import Condition
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,19 +11,13 @@ import numpy.typing as npt
 from cachetools import LRUCache, cached
 
 if TYPE_CHECKING:
-    import onnxruntime
     from tokenizers import Tokenizer
 
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Span, Vectors
-from rag_pipeline.models.providers.encoder import encoder, run
+from rag_pipeline.models.providers.encoder import run
 from rag_pipeline.models.providers.minilm_file import MiniLMFile
-from rag_pipeline.models.providers.packaged import (
-    on_all_cores,
-    open_session,
-    packaged_file,
-    padded_groups,
-)
+from rag_pipeline.models.providers.packaged import on_all_cores, packaged_file, padded_groups
 
 TokenIds = npt.NDArray[np.uint32]
 
@@ -120,9 +114,7 @@ class MiniLM:
 
 
 def _pass(tokens: Sequence[Sequence[int]]) -> tuple[Vectors, Vectors]:
-    with _OPENING:  # Only one thread may open the model.
-        session = _session()
-    means, hidden = run(session, _file(), tokens)
+    means, hidden = run(_file, tokens)
     return means / np.linalg.norm(means, axis=1, keepdims=True), hidden
 
 
@@ -196,17 +188,9 @@ def _asking() -> frozenset[int]:
     return frozenset(of_words | {mark for mark in marks if mark is not None})
 
 
-_OPENING = Lock()
-
-
 @cache
 def _file() -> MiniLMFile:
     return MiniLMFile(packaged_file(*_MODEL, _MODEL_SHA256))
-
-
-@cache
-def _session() -> "onnxruntime.InferenceSession":
-    return open_session(encoder(_file()))
 
 
 @cache

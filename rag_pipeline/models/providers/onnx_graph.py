@@ -10,12 +10,7 @@ import numpy.typing as npt
 TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 """The numbers of types of tensors."""
 _CONTRIB = "com.microsoft"
-_CONTRIBUTED = {
-    "BiasGelu",
-    "MatMulIntegerToFloat",
-    "MultiHeadAttention",
-    "SkipLayerNormalization",
-}
+_CONTRIBUTED = ("BiasGelu MatMulIntegerToFloat MultiHeadAttention SkipLayerNormalization").split()
 
 
 class Graph:

@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     import openai
 
 _STOPPING_CODES = (
-    "model_not_found",
-    "invalid_api_key",
-    "DeploymentNotFound",
-    "insufficient_quota",
-    "billing_hard_limit_reached",
-)
+    "model_not_found invalid_api_key DeploymentNotFound insufficient_quota "
+    "billing_hard_limit_reached"
+).split()
 
 
 def client_of(

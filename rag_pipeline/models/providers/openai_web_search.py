@@ -61,8 +61,7 @@ async def _search(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
                 raise TransientError(f"{server.what}: the reply is not JSON: {str(made)[:80]!r}")
             read, written = (u.input_tokens, u.output_tokens) if (u := made.usage) else (0, 0)
             server.charge("chat", Usage(read, output_tokens=written))
-        pages = cited_pages(made.model_dump(warnings=False))
-        return Received(pages, raw.headers, read + written)
+        return Received(cited_pages(made.model_dump(warnings=False)), raw.headers, read + written)
 
     async with client_of(server, settings.timeout_seconds) as client:
         return await server.endpoint.send(attempt, float(settings.max_output_tokens))

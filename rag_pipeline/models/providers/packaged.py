@@ -38,12 +38,6 @@ def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
     return path
 
 
-def file_version(path: Path) -> str:
-    """Return the first 12 hex digits of a file's SHA-256."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
-
-
 def open_session(model: str | bytes) -> "onnxruntime.InferenceSession":
     """Open a model, given as a path or as bytes. Threads may share the model, and each runs it."""
     import onnxruntime

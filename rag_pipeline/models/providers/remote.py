@@ -29,9 +29,8 @@ from rag_pipeline.errors import (
 from rag_pipeline.models.providers.limits import TokenCounter, embedding_limits
 
 _NO_SUCH_MODEL = re.compile(
-    r"\bmodel\b.*\b(not found|not supported|does not exist|not exist|not available|unknown)"
-    r"|\b(unknown|invalid|unsupported|no such) model\b",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\bmodel\b.*\b(not found|not supported|does not exist|not exist|not available|unknown)"
+    r"|\b(unknown|invalid|unsupported|no such) model\b"
 )
 _READ_AT_LEAST = 0.9
 """A server that counts a lower share of the tokens than this must have cut texts."""
@@ -194,8 +193,7 @@ class RequestBuilder(ABC):
         return groups(self._sizes(inputs), self.limits.texts, self.limits.request_tokens)
 
     def _fit(self, texts: Sequence[str]) -> list[str]:
-        most = self.limits.text_tokens
-        return self._counter.fit(texts, self.model, most, self._truncate)
+        return self._counter.fit(texts, self.model, self.limits.text_tokens, self._truncate)
 
     def _refuse_cut(self, used: Usage, texts: Sequence[str]) -> None:
         """Raise ProviderError if a server counts so few tokens that it must have cut texts."""
@@ -230,8 +228,7 @@ def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) 
     if all(row.shape != (dimension,) for row in own):
         got = own[0].shape[0] if own[0].ndim == 1 else "no"
         said = f"returned vectors of {got} dimensions, the settings expect {dimension}"
-        cure = "set `dimensions` to the model's own"
-        raise RefusedError(f"{what}: {said}", cure, inputs=count)
+        raise RefusedError(f"{what}: {said}", "set `dimensions` to the model's own", inputs=count)
     unknown = np.full(dimension, np.nan, np.float32)
     vectors = np.array([row if row.shape == (dimension,) else unknown for row in own])
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -349,8 +349,7 @@ class DryQueries:
             for query in self.queries
         ]
         source = ANSWERS.made_from(self.dry, configuration.name)
-        counts = CallCounts()
-        save_answers(self.dry, configuration.name, source, self.queries, answers, counts)
+        save_answers(self.dry, configuration.name, source, self.queries, answers, CallCounts())
 
     def _usual_length(self, configuration: Configuration, *, with_context: bool) -> int | None:
         """Return the mean length of the current chunks in characters, or None without chunks."""

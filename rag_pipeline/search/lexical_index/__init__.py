@@ -40,6 +40,7 @@ from rag_pipeline.search.lexical_index.engines import (
 from rag_pipeline.search.lexical_index.lance import LANCE_B, LANCE_K1, LanceEngine
 from rag_pipeline.search.lexical_index.postings import PostingsBuilder, idf, load_matrix
 from rag_pipeline.search.tokenization import Tokenizer, tokenizer_of
+from rag_pipeline.store.schemas import required
 
 _ENGINES: dict[str, type[Engine]] = {
     "bm25s": Bm25sEngine,
@@ -54,12 +55,7 @@ _MANIFEST = "index.json"
 _CHUNKS = "chunks.arrow"
 _DOCUMENTS = "documents"
 _MAX_KNOWN = 50_000
-_CHUNKS_SCHEMA = pa.schema(
-    [
-        pa.field("chunk_id", pa.string(), nullable=False),
-        pa.field("document_id", pa.string(), nullable=False),
-    ]
-)
+_CHUNKS_SCHEMA = pa.schema(required(pa.string(), "chunk_id", "document_id"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from rag_pipeline.search.lexical_index.engines import Bm25sEngine, Engine, Hits,
 from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
 from rag_pipeline.search.standing import standings
 from rag_pipeline.search.tokenization import Tokenizer
+from rag_pipeline.store.schemas import required
 
 _FILE = "documents.arrow"
-_SCHEMA = pa.schema([pa.field("document_id", pa.string(), nullable=False)])
+_SCHEMA = pa.schema(required(pa.string(), "document_id"))
 _HEAD_CHARACTERS = 1000
 _NAME_WEIGHT = 3
 _BATCH = 4096
@@ -253,8 +254,7 @@ class DocumentIndex:
         terms = sorted(set(self.terms(text)))
         if self.engine is None or not terms:
             return np.zeros(len(self), np.float32)
-        holding = self.engine.frequencies(terms)
-        idf = _idf(self.count, holding)
+        idf = _idf(self.count, self.engine.frequencies(terms))
         scores: npt.NDArray[np.float32] = self.engine.scores(terms) / idf.sum()
         return scores.astype(np.float32)
 

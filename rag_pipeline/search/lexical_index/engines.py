@@ -156,9 +156,7 @@ class Bm25sEngine(_ScoringEngine):
     def write_matrix(matrix: Matrix, settings: Lexical, folder: Path) -> int:
         """Write the index of a matrix and return the number of distinct terms."""
         if matrix.vocabulary:
-            bm25s = import_bm25s()
-
-            index = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
+            index = import_bm25s().BM25(k1=settings.k1, b=settings.b, method="lucene")
             index.vocab_dict = matrix.vocabulary
             index.nonoccurrence_array = None
             index.scores = {

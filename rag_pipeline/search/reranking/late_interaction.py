@@ -89,10 +89,8 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
     filled = np.flatnonzero(np.diff(ends))
     if not len(filled):
         return scores
-    signs = data.reshape(-1, dimension // 8)
-    products = _products(signs, columns)
-    spans = zip(ends[filled], ends[filled + 1], strict=True)
-    blocks = [np.arange(*span, _BLOCK) for span in spans]
+    products = _products(data.reshape(-1, dimension // 8), columns)
+    blocks = [np.arange(*span, _BLOCK) for span in zip(ends[filled], ends[filled + 1], strict=True)]
     nearest = np.maximum.reduceat(products, np.concatenate(blocks), axis=0) * scale
     at = np.concatenate([[0], np.cumsum([len(one) for one in blocks])[:-1]])
     windows = nearest.copy()
