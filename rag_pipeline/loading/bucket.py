@@ -62,8 +62,8 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
         raise ConfigError(f"documents.s3: no documents in {source.s3}: no object has this prefix")
     if not found:
         raise ConfigError(
-            f"documents.include: none of the {seen} objects in {source.s3} matches "
-            f"{list(source.include)} without matching exclude {list(source.exclude)}"
+            f"documents.include: none of the {seen} objects in {source.s3} matches include "
+            f"{list(source.include)} but not exclude {list(source.exclude)}; change these patterns"
         )
     return found
 

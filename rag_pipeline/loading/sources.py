@@ -307,8 +307,8 @@ def list_files(source: DocumentsSource, root: Path) -> list[ListedFile]:
         raise ConfigError(f"documents.path: no documents in {root}: the folder is empty")
     if not found:
         raise ConfigError(
-            f"documents.include: none of the {seen} files in {root} matches {list(source.include)}"
-            f" without matching exclude {list(source.exclude)}"
+            f"documents.include: none of the {seen} files in {root} matches include "
+            f"{list(source.include)} but not exclude {list(source.exclude)}; change these patterns"
         )
     return found
 

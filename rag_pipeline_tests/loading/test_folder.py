@@ -64,9 +64,9 @@ def test_order_is_by_document_id(tmp_path: Path) -> None:
         (
             ["a.txt", "b.txt"],
             {"include": ["*.md"]},
-            r"none of the 2 files in .* matches \['\*.md'\]",
+            r"none of the 2 files in .* matches include \['\*.md'\]",
         ),
-        (["a.txt"], {"exclude": ["**"]}, r"without matching exclude \['\*\*'\]"),
+        (["a.txt"], {"exclude": ["**"]}, r"but not exclude \['\*\*'\]"),
         (["a.txt"], {"include": ["/a.txt/x"]}, "documents.include: none of the 1 files"),
         ([".a.txt"], {}, "none of the 1 files"),
     ],
