@@ -41,12 +41,12 @@ import dagster as dg
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.orchestration import automation, observing
+from rag_pipeline.orchestration import observing
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
 
 if %r:
-    automation.SENSOR_SECONDS, observing.LOOK_SECONDS = 5, 20
+    observing.SENSOR_SECONDS, observing.LOOK_SECONDS = 5, 20
 _update = indexing.update_partition
 
 

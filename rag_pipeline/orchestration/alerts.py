@@ -11,17 +11,10 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, RagPipelineError, counted
+from rag_pipeline.orchestration import requests
 from rag_pipeline.orchestration.internals import instance_of
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.observing import SENSOR_SECONDS, LastLook, following
-from rag_pipeline.orchestration.requests import (
-    is_run_of,
-    no_documents,
-    sources_digest,
-    survey,
-    why_not_loaded,
-)
-from rag_pipeline.store.states import looking
+from rag_pipeline.orchestration.observing import LastLook, following, sensor
 from rag_pipeline.workspace import Workspace
 
 _SECONDS = 10
@@ -57,12 +50,10 @@ def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.Senso
 
 def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
     # Dagster's own failure sensor does not repeat an alert that could not be posted.
-    @dg.sensor(
-        name=identifier(config, "failure_alerts"),
-        minimum_interval_seconds=SENSOR_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Post each failed run with its reason to the webhook. If the webhook does not "
-        "answer, try again at the next tick.",
+    @sensor(
+        identifier(config, "failure_alerts"),
+        "Post each failed run with its reason to the webhook. If the webhook does not answer, try "
+        "again at the next tick.",
     )
     def failure_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         instance = instance_of(context)
@@ -76,7 +67,7 @@ def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
         told = 0
         for record in instance.fetch_run_status_changes(wanted, _MOST, ascending=True).records:
             run = instance.get_run_by_id(record.run_id)
-            if run is not None and is_run_of(config, run):
+            if run is not None and requests.is_run_of(config, run):
                 try:
                     post(variable, config.corpus, _failed(instance, run, record))
                 except ConfigError:
@@ -112,19 +103,16 @@ def _failed(instance: dg.DagsterInstance, run: dg.DagsterRun, failure: dg.EventL
 def _standstill(
     corpus: str, variable: str, now: Callable[[], Workspace], one_run: bool = False
 ) -> dg.SensorDefinition:
-    @dg.sensor(
-        name=f"{corpus.replace('-', '_')}__standstill_alerts",
-        minimum_interval_seconds=SENSOR_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Post the problems that wait for a person (a release that its gate refused, a "
-        "document in quarantine) to the webhook when they change.",
+    @sensor(
+        f"{corpus.replace('-', '_')}__standstill_alerts",
+        "Post the problems that wait for a person (a release that its gate refused, a document in "
+        "quarantine) to the webhook when they change.",
     )
-    @looking()
     def standstill_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         said = "nothing has changed since the last alert"
         try:
             workspace = now()
-            last = LastLook(context, sources_digest(workspace.config))
+            last = LastLook(context, requests.sources_digest(workspace.config))
             if last.is_valid:
                 return dg.SkipReason(said)
             problems = _problems(workspace, instance_of(context), one_run)
@@ -146,13 +134,13 @@ def _problems(
     workspace: Workspace, instance: dg.DagsterInstance, one_run: bool
 ) -> list[str] | None:
     """Return the problems that wait for a person, or None while work is in progress."""
-    if missing := no_documents(workspace.config):
+    if missing := requests.no_documents(workspace.config):
         return [missing]
-    found = survey(workspace, instance, one_run)
+    found = requests.survey(workspace, instance, one_run)
     if found.requests or found.waiting:
         return None
     problems = found.causes()
-    unloaded = why_not_loaded(workspace, instance, one_run)
+    unloaded = requests.why_not_loaded(workspace, instance, one_run)
     if unloaded:
         problems.append(f"changed files are not loaded: {unloaded}")
     quarantined = workspace.quarantine("documents").count()

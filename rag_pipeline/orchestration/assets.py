@@ -45,18 +45,10 @@ from rag_pipeline.orchestration.staleness import (
     version_made,
 )
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
-from rag_pipeline.pipeline.driver import (
-    Failed,
-    Made,
-    Started,
-    drive,
-    keep_outcome,
-    passed,
-    place_metadata,
-)
+from rag_pipeline.pipeline import driver
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
 from rag_pipeline.pipeline.metadata import Materialized
-from rag_pipeline.pipeline.planning import DOCUMENTS, Step
+from rag_pipeline.pipeline.planning import DOCUMENTS, Step, stale_steps
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import lease, wait_for_others
 from rag_pipeline.workspace import Workspace
@@ -168,7 +160,7 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
         wanted = [step for step in wanted if step.partition not in before]
     made: dict[Step, Materialized] = {}
     failed: dict[Step, Exception] = {}
-    for event in drive(
+    for event in driver.drive(
         workspace,
         RunPlan(workspace, wanted),
         forced=wanted,
@@ -178,11 +170,11 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
         run_id=run_id,
     ):
         match event:
-            case Started(step=step) if several:
+            case driver.Started(step=step) if several:
                 context.log.info(f"{step}: {step.row.activity}")
-            case Made(step=step, outcome=outcome):
+            case driver.Made(step=step, outcome=outcome):
                 made[step] = outcome
-            case Failed(step=step, error=error):
+            case driver.Failed(step=step, error=error):
                 failed[step] = error
                 if several:
                     context.log.error(f"{step}: {error}")
@@ -190,13 +182,9 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
         yield dg.MaterializeResult(asset_key=key)
     elif not failed:
         ((step, one),) = made.items()
-        yield _loaded_nothing(
-            workspace, context.op_execution_context, step, one
-        ) or dg.MaterializeResult(
-            asset_key=key,
-            metadata=metadata_of(one.metadata),
-            data_version=dg.DataVersion(one.version),
-        )
+        told, version = metadata_of(one.metadata), dg.DataVersion(one.version)
+        result: Any = dg.MaterializeResult(asset_key=key, metadata=told, data_version=version)
+        yield from _loaded_nothing(workspace, context.op_execution_context, step, one) or [result]
     if several:
         shown = ShownState(workspace, context.instance, context.job_def.asset_layer.asset_graph)
         read = Newest()
@@ -209,17 +197,20 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
 
 def _loaded_nothing(
     workspace: Workspace, context: dg.OpExecutionContext, step: Step, outcome: Materialized
-) -> dg.AssetObservation | None:
-    """Return the event that replaces the output of a scheduled load that changed nothing, or None.
+) -> list[Any]:
+    """Return the events that replace the output of a scheduled load that changed nothing, or [].
 
     In other jobs, Dagster would skip the steps behind an asset without an output. Dagster also
-    skips the asset's checks, so they must have passed.
+    skips the asset's checks, so they must have passed. If nothing is stale, the other watched
+    assets are found current, too: no run would look at them.
     """
     of_schedule = context.job_name == job_name(workspace.config, DOCUMENTS.asset)
     same = of_schedule and version_made(workspace, context.instance, step) == outcome.version
-    if not same or not passed(workspace, step):
-        return None
-    return found_current(workspace, step, metadata_of(outcome.metadata))
+    if not same or not driver.passed(workspace, step):
+        return []
+    watched = [Step(name) for name, row in ASSETS.items() if row.watched and name != step.asset]
+    current = [] if stale_steps(workspace) else [found_current(workspace, s) for s in watched]
+    return [found_current(workspace, step, metadata_of(outcome.metadata)), *current]
 
 
 class LoggedProgress:
@@ -320,14 +311,14 @@ def _sharded_asset(
         step, key = opened(context)
         with clear_failures(str(step)):
             outcome = shards.finish(workspace, key, found, made)
-            placed = place_metadata(workspace, step)
+            placed = driver.place_metadata(workspace, step)
             told = Materialized(outcome.version, {"cost_usd": 0.0, **placed, **outcome.metadata})
-            keep_outcome(workspace, step, told)
+            driver.keep_outcome(workspace, step, told)
         clear_step_values(workspace, context.run)
         with unstable():
-            yield _loaded_nothing(workspace, context, step, told) or dg.Output(
-                None, metadata=metadata_of(told.metadata), data_version=dg.DataVersion(told.version)
-            )
+            metadata, version = metadata_of(told.metadata), dg.DataVersion(told.version)
+            result = dg.Output(None, metadata=metadata, data_version=version)
+            yield from _loaded_nothing(workspace, context, step, told) or [result]
 
     def graph(**inputs: Any) -> Any:
         planned, found = plan(**inputs)
@@ -355,8 +346,7 @@ def clear_failures(subject: str) -> Iterator[None]:
         with blaming(subject):
             yield
     except RagPipelineError as error:
-        retry = may_do_better(error)
-        raise dg.Failure(description=str(error), allow_retries=retry) from error
+        raise failure([str(error)], [error]) from error
 
 
 def failure(said: Sequence[str], errors: Sequence[Exception]) -> dg.Failure:

@@ -8,27 +8,14 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
+from rag_pipeline.orchestration import requests
 from rag_pipeline.orchestration.internals import instance_of
 from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, job_name
-from rag_pipeline.orchestration.observing import SENSOR_SECONDS, LastLook, following
+from rag_pipeline.orchestration.observing import LastLook, following, sensor
 from rag_pipeline.orchestration.one_run import build_update_job
-from rag_pipeline.orchestration.requests import (
-    all_inputs,
-    fail_lost_runs_of,
-    last_event,
-    no_documents,
-    run_request,
-    running_steps,
-    sources_digest,
-    summary,
-    survey,
-    why_not_loaded,
-)
-from rag_pipeline.orchestration.staleness import found_current
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import at_work
-from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
 
 _NAMED = 5
@@ -73,7 +60,7 @@ def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.
         return []
 
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        missing = config.deps and no_documents(config)
+        missing = config.deps and requests.no_documents(config)
         return dg.SkipReason(missing) if missing else dg.RunRequest()
 
     return [
@@ -95,7 +82,7 @@ def _sensor(
     jobs: Iterable[Job],
     look: Callable[[Workspace, dg.SensorEvaluationContext], Requested],
     description: str,
-    status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+    on: bool = False,
 ) -> dg.SensorDefinition:
     """Return a sensor that requests the runs from `look`, or shows the reason from `look`.
 
@@ -104,25 +91,17 @@ def _sensor(
     """
     now = following(workspace)
 
-    @dg.sensor(
-        name=identifier(workspace.config, name),
-        jobs=list(jobs),
-        minimum_interval_seconds=SENSOR_SECONDS,
-        default_status=status,
-        description=description,
-    )
-    @looking()
-    def asking(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    @sensor(identifier(workspace.config, name), description, on, jobs=list(jobs))
+    def asking(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         workspace = now()
         config = workspace.config
-        fail_lost_runs_of(config, context)
+        requests.fail_lost_runs_of(config, context)
         resting = outside_hours(config, datetime.now(UTC)) or at_work(workspace.store)
-        resting = resting or no_documents(config)
+        resting = resting or requests.no_documents(config)
         found = resting or look(workspace, context)
         if resting:
             context.update_cursor("")  # the result of an earlier look is outdated
-        requests, said = ([], found) if isinstance(found, str) else (found, None)
-        return dg.SensorResult(requests, said)
+        return dg.SkipReason(found) if isinstance(found, str) else dg.SensorResult(found)
 
     return asking
 
@@ -133,14 +112,14 @@ def build_documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> d
 
     def look(workspace: Workspace, context: dg.SensorEvaluationContext) -> Requested:
         config = workspace.config
-        if documents in running_steps(instance_of(context), config):
+        if documents in requests.running_steps(instance_of(context), config):
             return "the documents are being loaded"
         if listing_digest(config) == loaded_listing(workspace):
             return "no file has changed since the last load"
-        why_not = why_not_loaded(workspace, instance_of(context), one_run)
+        why_not = requests.why_not_loaded(workspace, instance_of(context), one_run)
         if why_not is not None:
             return f"the changed files are not loaded: {why_not}"
-        return [run_request(config, None if one_run else documents)]
+        return [requests.run_request(config, None if one_run else documents)]
 
     return _sensor(
         workspace,
@@ -168,37 +147,35 @@ def build_stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Se
 
     def look(workspace: Workspace, context: dg.SensorEvaluationContext) -> Requested:
         config = workspace.config
-        last = LastLook(context, sources_digest(config))
+        last = LastLook(context, requests.sources_digest(config))
         if last.is_valid:
             return str(last.said)
-        found = survey(workspace, instance_of(context), one_run)
+        found = requests.survey(workspace, instance_of(context), one_run)
         for cause in found.causes():
             context.log.warning(f"not requested: {cause}")
         if found.requests and one_run:
-            return [run_request(config, None, all_inputs(found))]
+            return [requests.run_request(config, None, requests.all_inputs(found))]
         asked = {step: inputs for step, inputs in found.requests.items() if step in loaded}
         if new := [step for step in found.requests if step not in loaded]:
             context.log.warning(f"unknown until the code location is reloaded: {_some(new)}")
             if not asked:
                 return f"new partitions of the corpus file need a reload: {_some(new)}"
         if asked:
-            return [run_request(config, *request) for request in asked.items()]
+            return [requests.run_request(config, *request) for request in asked.items()]
         if found.waiting:
             return f"in progress: {_some([*found.waiting])}"
         if found.held:
-            return f"{summary(stale_steps(workspace))}, and {found.held}"
+            return f"{requests.summary(stale_steps(workspace))}, and {found.held}"
         if found.stuck:
             said = f"nothing to do before something changes; stuck: {_some(found.causes(), '; ')}"
             last.keep(said)
             return said
         if listing_digest(config) != loaded_listing(workspace):
             loads = identifier(config, "reindex" if config.schedule else "changed_documents")
-            return f"{summary(stale_steps(workspace))}; {loads} loads the changed files"
-        _report_current_release(workspace, instance_of(context))
-        last.keep(summary(()))
-        return summary(())
+            return f"{requests.summary(stale_steps(workspace))}; {loads} loads the changed files"
+        last.keep(requests.summary(()))
+        return requests.summary(())
 
-    running, stopped = dg.DefaultSensorStatus.RUNNING, dg.DefaultSensorStatus.STOPPED
     return _sensor(
         workspace,
         "stale_partitions",
@@ -206,25 +183,10 @@ def build_stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Se
         look,
         "After a changed setting, query or document, request one run of all stale steps, or the "
         "stale partitions whose inputs are ready.",
-        running if workspace.config.schedule else stopped,
+        on=workspace.config.schedule is not None,
     )
 
 
 def _some(told: Sequence[Step | str], between: str = ", ") -> str:
     more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
     return between.join(map(str, told[:_NAMED])) + more
-
-
-def _report_current_release(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    """Report the release as current after a load that changed nothing.
-
-    Otherwise the release would look old if each asset has its own runs. Call this function only
-    while nothing is stale.
-    """
-    config = workspace.config
-    if config.schedule is None:
-        return
-    loaded = last_event(instance, asset_key(config, "documents"))
-    seen = last_event(instance, asset_key(config, "release"))
-    if loaded and (seen is None or seen.storage_id < loaded.storage_id):
-        instance.report_runless_asset_event(found_current(workspace, Step("release")))

@@ -13,6 +13,7 @@ from rag_pipeline.orchestration.assets import clear_failures
 from rag_pipeline.orchestration.events import evaluation
 from rag_pipeline.orchestration.internals import cron_string_iterator, instance_of, unstable
 from rag_pipeline.orchestration.names import asset_key, identifier, partitions_of
+from rag_pipeline.orchestration.observing import sensor
 from rag_pipeline.orchestration.requests import last_event
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.driver import check_step
@@ -20,8 +21,6 @@ from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
-FRESHNESS_SECONDS = 600
-"""Minimum seconds between two searches for freshness checks that are due."""
 _TICKS = 60
 _INTERVALS = 2.0
 """Number of schedule intervals after which an asset that no run looked at is too old."""
@@ -45,12 +44,11 @@ def build_freshness(
     with unstable():
         checks = dg.build_last_update_freshness_checks(assets=watched, lower_bound_delta=oldest)
 
-    @dg.sensor(
-        name=identifier(config, "freshness"),
+    @sensor(
+        identifier(config, "freshness"),
+        "Evaluate the checks of freshness whose result would change.",
+        factor=10,
         asset_selection=dg.AssetSelection.checks(*checks),
-        minimum_interval_seconds=FRESHNESS_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Evaluate the checks of freshness whose result would change.",
     )
     def freshness(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         keys = [key for check in checks for key in check.check_keys]

@@ -8,9 +8,8 @@ import time
 
 import dagster as dg
 
-from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.orchestration.names import asset_key, asset_names
 from rag_pipeline.orchestration.requests import FINISHED, run_records
-from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 
 MOST_AT_ONCE = 200
@@ -47,16 +46,12 @@ def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
 
 def _makers(workspace: Workspace, instance: dg.DagsterInstance) -> set[str]:
     """Return the ids of the runs that made the latest materialization of each partition."""
-    made = dg.DagsterEventType.ASSET_MATERIALIZATION
+    made, log = dg.DagsterEventType.ASSET_MATERIALIZATION, instance.event_log_storage
     makers: set[str] = set()
-    for name in dict.fromkeys(step.asset for step in steps(workspace.config)):
-        key = asset_key(workspace.config, name)
-        latest = instance.event_log_storage.get_latest_storage_id_by_partition(key, made)
-        if latest:
+    for key in (asset_key(workspace.config, name) for name in asset_names(workspace.config)):
+        records = [*instance.fetch_materializations(key, limit=1).records]
+        if latest := log.get_latest_storage_id_by_partition(key, made):
             wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=list(latest.values()))
-            records = instance.fetch_materializations(wanted, limit=len(latest)).records
-            makers.update(record.run_id for record in records)
-        newest = instance.get_latest_materialization_event(key)
-        if newest is not None:
-            makers.add(newest.run_id)
+            records += instance.fetch_materializations(wanted, limit=len(latest)).records
+        makers.update(record.run_id for record in records)
     return makers

@@ -15,17 +15,10 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import OtherComponentError
+from rag_pipeline.orchestration import requests
 from rag_pipeline.orchestration.assets import build_assets
 from rag_pipeline.orchestration.internals import CheckError, instance_of
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.requests import (
-    LOADED,
-    fail_lost_runs_of,
-    no_documents,
-    running_steps,
-    sources_digest,
-    summary,
-)
 from rag_pipeline.orchestration.staleness import (
     Agreed,
     Graph,
@@ -33,7 +26,6 @@ from rag_pipeline.orchestration.staleness import (
     build_inputs,
     outcome_now,
 )
-from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.store.states import looking
@@ -46,6 +38,19 @@ LOOK_SECONDS = 300.0
 """Seconds after which sensors look at the store again, because commands may have changed it."""
 SENSOR_SECONDS = 60
 """Minimum seconds between two ticks of a sensor."""
+
+
+def sensor(
+    name: str, description: str, on: bool = True, factor: int = 1, **settings: Any
+) -> Callable[[Callable[[dg.SensorEvaluationContext], Any]], dg.SensorDefinition]:
+    """Return a decorator for a sensor that looks every `factor` times `SENSOR_SECONDS`.
+
+    `on` is its default status. One tick reads each table once.
+    """
+    statuses = dg.DefaultSensorStatus
+    settings["default_status"] = statuses.RUNNING if on else statuses.STOPPED
+    settings["minimum_interval_seconds"] = factor * SENSOR_SECONDS
+    return lambda look: dg.sensor(name=name, description=description, **settings)(looking()(look))
 
 
 def following(workspace: Workspace) -> Callable[[], Workspace]:
@@ -85,8 +90,7 @@ def graph_of(workspace: Workspace) -> Graph:
     """Return Dagster's graph of a corpus's inputs and assets."""
     config = workspace.config
     definitions = dg.Definitions(
-        assets=[build_inputs(config, lambda _: None), *build_assets(workspace)],
-        resources={step_values_key(config): StepValues(workspace)},
+        assets=[build_inputs(config, lambda _: None), *build_assets(workspace, one_run=True)]
     )
     return definitions.resolve_asset_graph()
 
@@ -102,7 +106,7 @@ class LastLook:
         self._context, self.start, self.is_valid = context, 0, False
         self.said: str | None = None
         newest = instance_of(context).event_log_storage.get_maximum_record_id()
-        self._now = f"{newest} {LOADED} {sources}"
+        self._now = f"{newest} {requests.LOADED} {sources}"
         with suppress(ValueError):
             seen, at, self.said, self.start = json.loads(context.cursor or "[]")
             self.is_valid = seen == self._now and time.time() - at < LOOK_SECONDS
@@ -178,14 +182,14 @@ class Observer:
         workspace, began = self.now(), time.monotonic()
         if other := at_work(workspace.store):
             return other, None
-        if running := next(running_steps(instance_of(context), workspace.config), None):
+        if running := next(requests.running_steps(instance_of(context), workspace.config), None):
             return f"a run is at work on {running}", None
-        if missing := no_documents(workspace.config):
+        if missing := requests.no_documents(workspace.config):
             return missing, None
         stale = stale_steps(workspace)
         state = self._state(context, stale)
         if state == self._shown:
-            return summary(stale), 0
+            return requests.summary(stale), 0
         # After a change of the stale steps, the steps before `start` may show an older state.
         if not start or self._began is None or self._began[1] != stale:
             start, self._began = 0, state
@@ -194,7 +198,7 @@ class Observer:
         if not left and self._state(context, stale) == self._began:
             self._shown = self._began
         shown = f"; the UI shows {left} of {len(steps(workspace.config))} partitions so far"
-        return summary(stale) + (shown if left else ""), left
+        return requests.summary(stale) + (shown if left else ""), left
 
     def _state(self, context: Context, stale: Mapping[Step, str]) -> tuple[object, ...]:
         workspace = self.now()
@@ -209,17 +213,15 @@ def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.Senso
     It also fails runs whose process has ended, because they would block the queue.
     """
 
-    @dg.sensor(
-        name=identifier(config, "observed_inputs"),
-        minimum_interval_seconds=SENSOR_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Observe files and settings, so that the UI shows stale partitions. Compares "
-        "names, sizes and times of files; starts no run.",
+    @sensor(
+        identifier(config, "observed_inputs"),
+        "Observe files and settings, so that the UI shows stale partitions. Compares names, sizes "
+        "and times of files; starts no run.",
+        factor=2,  # to save processor time at rest
     )
-    @looking()
     def observed_inputs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        fail_lost_runs_of(config, context)  # the other sensors may be off
-        last = LastLook(context, sources_digest(observer.now().config))
+        requests.fail_lost_runs_of(config, context)  # the other sensors may be off
+        last = LastLook(context, requests.sources_digest(observer.now().config))
         if last.is_valid:
             return dg.SkipReason(last.said)
         said, left = observer.observe_at_rest(context, last.start)

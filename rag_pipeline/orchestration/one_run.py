@@ -23,6 +23,7 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError
 from rag_pipeline.indexing import listing_digest, loaded_listing
+from rag_pipeline.orchestration import internals, requests
 from rag_pipeline.orchestration.assets import (
     INTERRUPTS,
     RETRIES,
@@ -33,13 +34,6 @@ from rag_pipeline.orchestration.assets import (
 )
 from rag_pipeline.orchestration.events import evaluation, metadata_of
 from rag_pipeline.orchestration.history import purge_runs
-from rag_pipeline.orchestration.internals import (
-    InMemoryJob,
-    LoadableTargetOrigin,
-    events,
-    execute_run,
-    remote_origin,
-)
 from rag_pipeline.orchestration.names import (
     asset_key,
     asset_names,
@@ -50,24 +44,8 @@ from rag_pipeline.orchestration.names import (
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import process_tag
-from rag_pipeline.orchestration.requests import (
-    LEFT_TAG,
-    SOURCES_TAG,
-    left_over,
-    sources_digest,
-    with_readers,
-)
 from rag_pipeline.orchestration.staleness import Newest, ShownState, found_current, version_made
-from rag_pipeline.pipeline.driver import (
-    Checked,
-    Done,
-    Event,
-    Failed,
-    Made,
-    Progress,
-    Waiting,
-    drive,
-)
+from rag_pipeline.pipeline import driver
 from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.planning import DOCUMENTS, Step, readers, stale_steps, steps
 from rag_pipeline.store.lease import lease
@@ -93,8 +71,8 @@ class Work:
     observer: Observer
     keep_going: bool = True
     forced: Sequence[Step] = ()
-    listen: Callable[[Event], object] = lambda event: None
-    progress: Progress | None = None
+    listen: Callable[[driver.Event], object] = lambda event: None
+    progress: driver.Progress | None = None
     failed: Failures = field(default_factory=dict)
     canceled: str = ""
     """The reason why no further op begins, or ""."""
@@ -107,10 +85,10 @@ class Work:
         stale = {*stale_steps(self.plan.workspace), *self.forced}
         for step in self.plan.steps:
             if step in stale and step.asset in ops:
-                planned = events.AssetMaterializationPlannedData(
+                planned = internals.events.AssetMaterializationPlannedData(
                     asset_key(config, step.asset), partition=step.partition
                 )
-                event = events.DagsterEvent.build_asset_materialization_planned_event(
+                event = internals.events.DagsterEvent.build_asset_materialization_planned_event(
                     run.job_name, step.asset, planned
                 )
                 instance.report_dagster_event(event, run.run_id, logging.DEBUG)
@@ -125,10 +103,12 @@ class Work:
         for step in wanted:
             self.failed.pop(step, None)
         yield from self._shown(context, wanted)
-        config, errors = self.plan.workspace.config, dict[str, Exception]()
-        for step in wanted:
-            if (error := self.failed.get(step)) is not None:
-                errors[f"{with_readers(step, len(readers(config, step)))}: {error}"] = error
+        config = self.plan.workspace.config
+        errors = {
+            f"{requests.with_readers(step, len(readers(config, step)))}: {error}": error
+            for step in wanted
+            if (error := self.failed.get(step)) is not None
+        }
         told = failure([*errors][:_NAMED], [*errors.values()]) if errors else None
         retries = policy.max_retries if (policy := context.op_def.retry_policy) else 0
         if not (told and told.allow_retries and context.retry_number < retries):
@@ -142,7 +122,7 @@ class Work:
         config, read = workspace.config, Newest()
         shown = ShownState(workspace, instance, self.observer.graph(context))
         left_out: dict[Step, int] = {}
-        for event in drive(
+        for event in driver.drive(
             workspace,
             self.plan,
             wanted=wanted,
@@ -154,7 +134,7 @@ class Work:
             self.listen(event)
             step, key = event.step, asset_key(config, event.step.asset)
             match event:
-                case Made(outcome=outcome):
+                case driver.Made(outcome=outcome):
                     if not read:
                         shown.observe_new_inputs(wanted)
                     same = step == DOCUMENTS and version_made(workspace, instance, step)
@@ -162,14 +142,14 @@ class Work:
                         yield found_current(workspace, step, metadata_of(outcome.metadata))
                     else:
                         yield shown.materialization(step, outcome, read)
-                case Checked(check=check, result=result):
+                case driver.Checked(check=check, result=result):
                     yield evaluation(key, step, check, result)
-                case Done(ran=False) if config.schedule is not None and step.row.watched:
+                case driver.Done(ran=False) if config.schedule is not None and step.row.watched:
                     yield found_current(workspace, step)
-                case Waiting(cause=cause):
+                case driver.Waiting(cause=cause):
                     self.failed[step] = None
                     left_out[cause] = left_out.get(cause, 0) + 1
-                case Failed(error=error):
+                case driver.Failed(error=error):
                     self.failed[step] = error
                     trace = error.__cause__ if isinstance(error, UnexpectedError) else None
                     context.log.error(f"{step}: {error}", exc_info=trace)
@@ -185,8 +165,8 @@ class Work:
             if self.keep_going:
                 # Errors of the store may be temporary. Others occur again with the same inputs.
                 lasting = any(e and not is_of_the_store(e) for e in self.failed.values())
-                tag = left_over(workspace, instance, self.failed if lasting else ())
-                instance.add_run_tags(run.run_id, {LEFT_TAG: tag})
+                tag = requests.left_over(workspace, instance, self.failed if lasting else ())
+                instance.add_run_tags(run.run_id, {requests.LEFT_TAG: tag})
             if purged := purge_runs(workspace, instance):
                 log.info(f"{purged} runs past their time deleted from the history")
 
@@ -209,7 +189,7 @@ def build_update_job(
         # Otherwise this process spends two CPU seconds at its end on garbage of all imports.
         atexit.register(gc.freeze)
         # Files and settings may have changed while the run was queued.
-        instance.add_run_tags(run.run_id, {SOURCES_TAG: sources_digest(config)})
+        instance.add_run_tags(run.run_id, {requests.SOURCES_TAG: requests.sources_digest(config)})
         # A step that another run makes meanwhile is current when its turn comes.
         with lease(workspace.store, wait=True, waiting=log.info):
             mine = (begin or partial(_begin, workspace))()
@@ -289,9 +269,9 @@ def _begin(workspace: Workspace) -> Work:
 
 def run_steps(
     plan: RunPlan,
-    listen: Callable[[Event], object] = lambda event: None,
-    progress: Progress = lambda step, what, count: None,
-) -> list[Done]:
+    listen: Callable[[driver.Event], object] = lambda event: None,
+    progress: driver.Progress = lambda step, what, count: None,
+) -> list[driver.Done]:
     """Make the stale steps of a plan in order, as one run, and return the results of all steps.
 
     `listen` receives every event of the driver. The first failed step ends the run and raises its
@@ -299,10 +279,10 @@ def run_steps(
     KeyboardInterrupt.
     """
     workspace = plan.workspace
-    done: list[Done] = []
+    done: list[driver.Done] = []
 
-    def heard(event: Event) -> None:
-        if isinstance(event, Done):
+    def heard(event: driver.Event) -> None:
+        if isinstance(event, driver.Done):
             done.append(event)
         listen(event)
 
@@ -350,12 +330,12 @@ def _execute(job: dg.JobDefinition, instance: dg.DagsterInstance, config: Corpus
         tags={**job.run_tags, **tags, **process_tag()},
         remote_job_origin=_origin(instance, config, job.name),
     )
-    execute_run(InMemoryJob(job), created, instance, raise_on_error=True)
+    internals.execute_run(internals.InMemoryJob(job), created, instance, raise_on_error=True)
 
 
 def _origin(
     instance: dg.DagsterInstance, config: CorpusConfig, job: str
-) -> remote_origin.RemoteJobOrigin | None:
+) -> internals.remote_origin.RemoteJobOrigin | None:
     """Return the code location of a job: the sensors' location if it exists, or this project.
 
     Return None for a temporary instance.
@@ -365,8 +345,8 @@ def _origin(
     mine = identifier(config, "")
     for state in instance.all_instigator_state():
         if state.instigator_name.startswith(mine):
-            return remote_origin.RemoteJobOrigin(state.origin.repository_origin, job)
-    target = LoadableTargetOrigin(executable_path=sys.executable, module_name=_MODULE)
-    location = remote_origin.ManagedGrpcPythonEnvCodeLocationOrigin(target, _LOCATION)
-    repository = remote_origin.RemoteRepositoryOrigin(location, "__repository__")
-    return remote_origin.RemoteJobOrigin(repository, job)
+            return internals.remote_origin.RemoteJobOrigin(state.origin.repository_origin, job)
+    target = internals.LoadableTargetOrigin(executable_path=sys.executable, module_name=_MODULE)
+    location = internals.remote_origin.ManagedGrpcPythonEnvCodeLocationOrigin(target, _LOCATION)
+    repository = internals.remote_origin.RemoteRepositoryOrigin(location, "__repository__")
+    return internals.remote_origin.RemoteJobOrigin(repository, job)

@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import dagster as dg
@@ -111,23 +112,12 @@ def process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
 
 def _lives(pid: int, run_started: float | None) -> bool:
     """Return whether a process lives and is older than the run. A younger one has reused the id."""
-    status = Path(f"/proc/{pid}/stat")
-    if not status.parent.parent.is_dir():
-        return _answers(pid)
     try:
-        fields = status.read_text().rpartition(")")[2].split()
+        with suppress(PermissionError):  # another user's process
+            os.kill(pid, 0)
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         uptime = float(Path("/proc/uptime").read_text().split()[0])
-    except OSError:
-        return False
-    if fields[0] == "Z":
-        return False
-    started = time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return run_started is None or started <= run_started + _CLOCK_SECONDS
-
-
-def _answers(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
     except OSError as error:
-        return not isinstance(error, ProcessLookupError)
-    return True
+        return not isinstance(error, ProcessLookupError)  # some systems have no /proc
+    started = time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return fields[0] != "Z" and (run_started is None or started <= run_started + _CLOCK_SECONDS)

@@ -12,13 +12,12 @@ from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
 
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration import assets
-from rag_pipeline.orchestration import one_run as one_run_job
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_names, job_name
 from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
-from rag_pipeline.pipeline.driver import Made
+from rag_pipeline.pipeline import driver
 from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.store import lease
@@ -123,9 +122,9 @@ def test_a_step_that_waits_for_others_keeps_no_place_from_them(
         # Not `time.sleep` itself: threads of other tests' logs may sleep meanwhile.
         monkeypatch.setattr(lease, "time", SimpleNamespace(sleep=others_turn))
         # The first call of each when it is its turn.
-        made = Made(Step("documents"), Materialized("1", {}))
-        monkeypatch.setattr(one_run_job, "drive", at_work)
-        monkeypatch.setattr(assets, "drive", lambda *_, **__: [*at_work(), made])
+        made = driver.Made(Step("documents"), Materialized("1", {}))
+        drive = lambda *_, wanted=None, **__: [*at_work(), *([] if wanted else [made])]  # noqa: E731
+        monkeypatch.setattr(driver, "drive", drive)
         monkeypatch.setattr(assets, "pays", at_work)
         definitions = build_definitions(config, retries=None, one_run=one_run)
         done = definitions.resolve_job_def(job).execute_in_process(

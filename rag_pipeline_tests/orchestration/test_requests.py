@@ -266,7 +266,7 @@ def test_a_load_that_changes_nothing_keeps_the_release_fresh(tmp_path, built, in
     execute(built, instance, dg.RunRequest(job_name="tiny__update_documents"))
     assert ask(built, instance) == ([], "everything is current")
     assert ask(built, instance, "observed_inputs") == ([], "everything is current")
-    names = ("documents", "release")
+    names = ("documents", "leaderboard", "release")
     made = [instance.get_latest_materialization_event(dg.AssetKey(["tiny", n])) for n in names]
     looks = [looked_at(instance, name) for name in names]
     assert ask(built, instance) == ([], "everything is current")

@@ -108,11 +108,11 @@ compute_logs:  # of each step, four processes follow what it prints
 DEFINITIONS = """
 import dagster as dg
 from rag_pipeline.config import CorpusConfig, load_config
-from rag_pipeline.orchestration import automation, observing
+from rag_pipeline.orchestration import observing
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
 
-automation.SENSOR_SECONDS, observing.LOOK_SECONDS = 1, 5
+observing.SENSOR_SECONDS, observing.LOOK_SECONDS = 1, 5
 defs = dg.Definitions.merge(
     build_definitions(load_config(%r)), dg.Definitions(executor=chosen_executor())
 )
