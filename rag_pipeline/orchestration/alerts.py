@@ -122,7 +122,9 @@ def _standstill(
             return dg.SkipReason("a run is at work")
         digest = hashlib.sha256("\n".join(problems).encode()).hexdigest() if problems else ""
         if digest != (last.said or ""):
-            post(variable, corpus, _listed(problems))
+            more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
+            listed = "waiting for a person: " + "; ".join([*problems[:_MOST], *more])
+            post(variable, corpus, listed if problems else "nothing waits for a person any more")
             said = f"{counted(len(problems), 'problem')} posted"
         last.keep(digest)
         return dg.SkipReason(said)
@@ -147,13 +149,6 @@ def _problems(
     if quarantined:
         problems.append(f"{counted(quarantined, 'document')} in quarantine")
     return problems
-
-
-def _listed(problems: list[str]) -> str:
-    if not problems:
-        return "nothing waits for a person any more"
-    more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
-    return "waiting for a person: " + "; ".join([*problems[:_MOST], *more])
 
 
 def post(variable: str, corpus: str, text: str) -> None:

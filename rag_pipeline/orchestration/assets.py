@@ -23,27 +23,11 @@ from rag_pipeline.errors import (
     UnexpectedError,
     blaming,
 )
+from rag_pipeline.orchestration import names, staleness
 from rag_pipeline.orchestration.events import metadata_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.internals import unstable
-from rag_pipeline.orchestration.names import (
-    asset_key,
-    asset_names,
-    base_spec,
-    identifier,
-    job_name,
-    mapping_between,
-    partitions_of,
-    upstream_assets,
-)
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
-from rag_pipeline.orchestration.staleness import (
-    Newest,
-    ShownState,
-    found_current,
-    input_mapping,
-    version_made,
-)
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.pipeline import driver
 from rag_pipeline.pipeline.dry_run import RunPlan, pays
@@ -73,7 +57,7 @@ def build_assets(
         _sharded_asset(workspace, name, retries)
         if ASSETS[name].shards and not one_run
         else _asset(workspace, name, retries, one_run)
-        for name in asset_names(workspace.config)
+        for name in names.asset_names(workspace.config)
     ]
 
 
@@ -95,7 +79,7 @@ def _asset(
 
     with unstable():
         built: dg.AssetsDefinition = dg.multi_asset(
-            name=identifier(config, name),
+            name=names.identifier(config, name),
             specs=[spec_of(config, name, _deps(config, name).values())],
             retry_policy=retries,
             pool=pool_of(config, name),
@@ -109,7 +93,7 @@ def spec_of(config: CorpusConfig, name: str, deps: Iterable[Any] = ()) -> dg.Ass
     row = ASSETS[name]
     about = f"\n\n{config.description}" if config.description and not row.reads else ""
     columns = [dg.TableColumn(field.name, str(field.type)) for field in row.columns]
-    return base_spec(
+    return names.base_spec(
         config,
         name,
         deps=deps,
@@ -117,7 +101,7 @@ def spec_of(config: CorpusConfig, name: str, deps: Iterable[Any] = ()) -> dg.Ass
         kinds={row.kind},
         metadata={"dagster/column_schema": dg.TableSchema(columns)} if columns else None,
         code_version=row.code_version(config, Key()) or None,
-        partitions_def=partitions_of(config, name),
+        partitions_def=names.partitions_of(config, name),
         skippable=name == DOCUMENTS.asset,
     )
 
@@ -149,7 +133,7 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
     Dagster gives one data version to all partitions of a run, so each partition has its own event.
     If partitions fail, the step makes all other partitions before it fails with the reasons.
     """
-    key, run_id = asset_key(workspace.config, name), context.run.run_id
+    key, run_id = names.asset_key(workspace.config, name), context.run.run_id
     keys = context.partition_keys if ASSETS[name].partitioned_by else [None]
     wanted = [Step(name, partition) for partition in keys]
     several = len(wanted) > 1
@@ -186,8 +170,10 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
         result: Any = dg.MaterializeResult(asset_key=key, metadata=told, data_version=version)
         yield from _loaded_nothing(workspace, context.op_execution_context, step, one) or [result]
     if several:
-        shown = ShownState(workspace, context.instance, context.job_def.asset_layer.asset_graph)
-        read = Newest()
+        shown = staleness.ShownState(
+            workspace, context.instance, context.job_def.asset_layer.asset_graph
+        )
+        read = staleness.Newest()
         for step, outcome in made.items():
             yield shown.materialization(step, outcome, read)
     if failed:
@@ -201,16 +187,18 @@ def _loaded_nothing(
     """Return the events that replace the output of a scheduled load that changed nothing, or [].
 
     In other jobs, Dagster would skip the steps behind an asset without an output. Dagster also
-    skips the asset's checks, so they must have passed. If nothing is stale, the other watched
-    assets are found current, too: no run would look at them.
+    skips the asset's checks, so they must have passed. With a schedule, the other watched assets
+    are found current, too, if nothing is stale: no run would look at them.
     """
-    of_schedule = context.job_name == job_name(workspace.config, DOCUMENTS.asset)
-    same = of_schedule and version_made(workspace, context.instance, step) == outcome.version
-    if not same or not driver.passed(workspace, step):
+    of_schedule = context.job_name == names.job_name(workspace.config, DOCUMENTS.asset)
+    seen = staleness.version_made(workspace, context.instance, step) if of_schedule else None
+    if seen != outcome.version or not driver.passed(workspace, step):
         return []
+    found = partial(staleness.found_current, workspace)
     watched = [Step(name) for name, row in ASSETS.items() if row.watched and name != step.asset]
-    current = [] if stale_steps(workspace) else [found_current(workspace, s) for s in watched]
-    return [found_current(workspace, step, metadata_of(outcome.metadata)), *current]
+    scheduled = workspace.config.schedule is not None
+    current = map(found, watched) if scheduled and not stale_steps(workspace) else ()
+    return [found(step, metadata_of(outcome.metadata)), *current]
 
 
 class LoggedProgress:
@@ -233,10 +221,11 @@ class LoggedProgress:
 
 def _deps(config: CorpusConfig, name: str) -> dict[str, dg.AssetDep]:
     """Return an asset's dependencies: other assets, its inputs, and the makers of its files."""
-    inside = {up: mapping_between(config, up, name) for up in upstream_assets(config, name)}
-    deps = {up: dg.AssetDep(asset_key(config, up), partition_mapping=m) for up, m in inside.items()}
-    mapping = input_mapping(config, name)
-    deps["inputs"] = dg.AssetDep(asset_key(config, "inputs"), partition_mapping=mapping)
+    before = names.upstream_assets(config, name)
+    mappings = {up: names.mapping_between(config, up, name) for up in before}
+    mappings["inputs"] = staleness.input_mapping(config, name)
+    keys = {up: names.asset_key(config, up) for up in mappings}
+    deps = {up: dg.AssetDep(keys[up], partition_mapping=m) for up, m in mappings.items()}
     makers = config.deps if ASSETS[name].of_files else ()
     outside = (dg.AssetDep(dg.AssetKey.from_user_string(key)) for key in makers)
     return deps | {f"maker_{number}": dep for number, dep in enumerate(outside)}
@@ -258,7 +247,7 @@ def _sharded_asset(
         return step, step.key(config)
 
     @dg.op(
-        name=identifier(config, f"{name}_plan"),
+        name=names.identifier(config, f"{name}_plan"),
         ins={each: dg.In(dg.Nothing) for each in deps},
         out={
             "shards": dg.DynamicOut(list, io_manager_key=handed),
@@ -281,7 +270,7 @@ def _sharded_asset(
         yield dg.Output(dict(found), "found")
 
     @dg.op(
-        name=identifier(config, f"{name}_shard"),
+        name=names.identifier(config, f"{name}_shard"),
         out=dg.Out(shards.made, io_manager_key=handed),
         retry_policy=retries,
         pool=pool_of(config, name),
@@ -297,7 +286,7 @@ def _sharded_asset(
             return shards.build(workspace, key, shard)
 
     @dg.op(
-        name=identifier(config, f"{name}_finish"),
+        name=names.identifier(config, f"{name}_finish"),
         out=dg.Out(dg.Nothing, is_required=name != DOCUMENTS.asset),
         retry_policy=retries,
         pool=store_pool(config),
@@ -331,7 +320,7 @@ def _sharded_asset(
         for name, dep in deps.items()
     }
     spec = spec_of(config, name)
-    outs, own = {"result": dg.AssetOut.from_spec(spec)}, identifier(config, name)
+    outs, own = {"result": dg.AssetOut.from_spec(spec)}, names.identifier(config, name)
     partitions = spec.partitions_def
     return dg.graph_multi_asset(name=own, outs=outs, ins=ins, partitions_def=partitions)(graph)
 
@@ -350,11 +339,13 @@ def clear_failures(subject: str) -> Iterator[None]:
 
 
 def failure(said: Sequence[str], errors: Sequence[Exception]) -> dg.Failure:
-    """Return the Dagster failure of a step with its reasons.
+    """Return the Dagster failure of a step with its reasons. It allows a retry that may succeed.
 
     Its cause is an error of the store only if there is no other error.
     """
-    may = any(may_do_better(error) for error in errors)
+    passing = StoreError | ProviderError | OSError | UnexpectedError
+    lasting = NotReleasedError | MissingExtraError | CallsStoppedError | TextTooLongError
+    may = any(isinstance(e, passing) and not isinstance(e, lasting) for e in errors)
     told = dg.Failure(description="; ".join(said), allow_retries=may)
     told.__cause__ = min(errors, key=is_of_the_store)
     return told
@@ -363,11 +354,3 @@ def failure(said: Sequence[str], errors: Sequence[Exception]) -> dg.Failure:
 def is_of_the_store(error: Exception) -> bool:
     """Return whether an error is independent of the inputs, such as a full disk."""
     return isinstance(error, StoreError | OSError) and not isinstance(error, NotReleasedError)
-
-
-def may_do_better(error: Exception) -> bool:
-    """Return whether a retry of the same step may succeed."""
-    passing = StoreError | ProviderError | OSError | UnexpectedError
-    return isinstance(error, passing) and not isinstance(
-        error, NotReleasedError | MissingExtraError | CallsStoppedError | TextTooLongError
-    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import dagster as dg
 
@@ -13,15 +13,14 @@ from rag_pipeline.orchestration.internals import instance_of
 from rag_pipeline.orchestration.names import asset_key, asset_names, identifier, job_name
 from rag_pipeline.orchestration.observing import LastLook, following, sensor
 from rag_pipeline.orchestration.one_run import build_update_job
-from rag_pipeline.pipeline.planning import Step, stale_steps, steps
+from rag_pipeline.pipeline.planning import DOCUMENTS, Step, stale_steps, steps
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 
 _NAMED = 5
 
-Job: TypeAlias = "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"
-Jobs = Mapping[str, Job]
+Jobs = Mapping[str, "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"]
 """Jobs by the names of their assets. The key `""` has the job of the whole corpus."""
 Requested: TypeAlias = "list[dg.RunRequest] | str"
 """The runs that a sensor requests, or the reason for none."""
@@ -79,7 +78,7 @@ def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.
 def _sensor(
     workspace: Workspace,
     name: str,
-    jobs: Iterable[Job],
+    jobs: Iterable[Any],
     look: Callable[[Workspace, dg.SensorEvaluationContext], Requested],
     description: str,
     on: bool = False,
@@ -108,18 +107,17 @@ def _sensor(
 
 def build_documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
     """Return the sensor that requests a load of changed files."""
-    documents = Step("documents")
 
     def look(workspace: Workspace, context: dg.SensorEvaluationContext) -> Requested:
         config = workspace.config
-        if documents in requests.running_steps(instance_of(context), config):
+        if DOCUMENTS in requests.running_steps(instance_of(context), config):
             return "the documents are being loaded"
         if listing_digest(config) == loaded_listing(workspace):
             return "no file has changed since the last load"
         why_not = requests.why_not_loaded(workspace, instance_of(context), one_run)
         if why_not is not None:
             return f"the changed files are not loaded: {why_not}"
-        return [requests.run_request(config, None if one_run else documents)]
+        return [requests.run_request(config, None if one_run else DOCUMENTS)]
 
     return _sensor(
         workspace,

@@ -13,18 +13,13 @@ from pydantic import BaseModel, ConfigDict
 
 from rag_pipeline.config import CorpusConfig, parse_config
 from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError, blaming
+from rag_pipeline.orchestration import automation
 from rag_pipeline.orchestration.alerts import build_alert_of_mistake, build_alerts
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
-from rag_pipeline.orchestration.automation import (
-    build_documents_sensor,
-    build_jobs,
-    build_schedules,
-    build_stale_sensor,
-)
 from rag_pipeline.orchestration.checks import build_check, build_freshness
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.names import asset_names
-from rag_pipeline.orchestration.observing import Observer, build_observing_sensor
+from rag_pipeline.orchestration.observing import Observer, build_observing_sensor, sensor
 from rag_pipeline.orchestration.prompts import build_prompt_assets
 from rag_pipeline.orchestration.secrets import load_secrets
 from rag_pipeline.orchestration.staleness import build_inputs
@@ -179,7 +174,7 @@ def build_definitions(
     one_run = executor is dg.in_process_executor if one_run is None else one_run
     workspace = workspace_type(config)
     observer, names = Observer(workspace), asset_names(config)
-    jobs = build_jobs(workspace, retries, executor)
+    jobs = automation.build_jobs(workspace, retries, executor)
     aging, watching = build_freshness(config)
     return dg.Definitions(
         assets=[
@@ -192,11 +187,11 @@ def build_definitions(
             *aging,
         ],
         jobs=list(jobs.values()),
-        schedules=build_schedules(config, jobs, one_run),
+        schedules=automation.build_schedules(config, jobs, one_run),
         sensors=[
             build_observing_sensor(config, observer),
-            build_documents_sensor(workspace, jobs, one_run),
-            build_stale_sensor(workspace, jobs, one_run),
+            automation.build_documents_sensor(workspace, jobs, one_run),
+            automation.build_stale_sensor(workspace, jobs, one_run),
             *watching,
             *build_alerts(workspace, one_run),
         ],
@@ -215,12 +210,10 @@ def definitions_of_mistake(file: Path, error: RagPipelineError) -> dg.Definition
     dg.get_dagster_logger().error(message)
     name = re.sub(r"\W", "_", file.parent.name if file.stem == "defs" else file.stem)
 
-    @dg.sensor(
-        name=f"{name}__has_a_mistake",
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"{file} can't be read, so nothing of its corpus is here: {message}",
-    )
-    def has_a_mistake() -> None:
+    about = f"{file} can't be read, so nothing of its corpus is here: {message}"
+
+    @sensor(f"{name}__has_a_mistake", about)
+    def has_a_mistake(context: dg.SensorEvaluationContext) -> None:
         raise ConfigError(message)
 
     return dg.Definitions(sensors=[has_a_mistake, *build_alert_of_mistake(file, name, message)])

@@ -15,8 +15,6 @@ from rag_pipeline.workspace import Workspace
 MOST_AT_ONCE = 200
 """Maximum number of runs that one run deletes at its end."""
 
-_DAY = 86_400.0
-
 
 def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
     """Delete old finished runs of a corpus with their step values, and return their number.
@@ -26,7 +24,7 @@ def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
     first.
     """
     retention = workspace.config.retention
-    before = time.time() - retention.runs_days * _DAY
+    before = time.time() - retention.runs_days * 86_400
     finished = dg.RunsFilter(statuses=FINISHED)
     old = [
         record.dagster_run

@@ -15,17 +15,10 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import OtherComponentError
-from rag_pipeline.orchestration import requests
+from rag_pipeline.orchestration import requests, staleness
 from rag_pipeline.orchestration.assets import build_assets
 from rag_pipeline.orchestration.internals import CheckError, instance_of
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.staleness import (
-    Agreed,
-    Graph,
-    ShownState,
-    build_inputs,
-    outcome_now,
-)
 from rag_pipeline.pipeline.planning import Step, stale_steps, steps
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.store.states import looking
@@ -86,13 +79,11 @@ def _written(config: CorpusConfig) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-def graph_of(workspace: Workspace) -> Graph:
+def graph_of(workspace: Workspace) -> staleness.Graph:
     """Return Dagster's graph of a corpus's inputs and assets."""
-    config = workspace.config
-    definitions = dg.Definitions(
-        assets=[build_inputs(config, lambda _: None), *build_assets(workspace, one_run=True)]
-    )
-    return definitions.resolve_asset_graph()
+    inputs = staleness.build_inputs(workspace.config, lambda _: None)
+    assets = [inputs, *build_assets(workspace, one_run=True)]
+    return dg.Definitions(assets=assets).resolve_asset_graph()
 
 
 class LastLook:
@@ -123,13 +114,13 @@ class Observer:
     def __init__(self, workspace: Workspace) -> None:
         self.now = following(workspace)
         self._loaded = workspace.config
-        self._graph: tuple[CorpusConfig, Graph] | None = None
-        self._agreed: Agreed = {}
+        self._graph: tuple[CorpusConfig, staleness.Graph] | None = None
+        self._agreed: staleness.Agreed = {}
         self._began: tuple[object, ...] | None = None
         self._shown: tuple[object, ...] | None = None
         """The latest state of the store and the events that a whole pass left unchanged."""
 
-    def graph(self, context: Context) -> Graph:
+    def graph(self, context: Context) -> staleness.Graph:
         """Return the graph of the code location, which has all dependencies that a user adds.
 
         Return the graph of the corpus alone if the corpus file has changed since it was loaded, or
@@ -153,7 +144,7 @@ class Observer:
         return list(stale)
 
     def _reconcile(self, context: Context, stale: Mapping[Step, str], *more: Any) -> int:
-        shown = ShownState(self.now(), instance_of(context), self.graph(context))
+        shown = staleness.ShownState(self.now(), instance_of(context), self.graph(context))
         return shown.reconcile(stale, self._agreed, *more)
 
     def observe_after(self, context: dg.OpExecutionContext, made: Collection[Step]) -> None:
@@ -202,7 +193,7 @@ class Observer:
 
     def _state(self, context: Context, stale: Mapping[Step, str]) -> tuple[object, ...]:
         workspace = self.now()
-        in_use = [outcome_now(workspace, step) for step in steps(workspace.config)]
+        in_use = [staleness.outcome_now(workspace, step) for step in steps(workspace.config)]
         newest = instance_of(context).event_log_storage.get_maximum_record_id()
         return workspace.config, stale, in_use, newest
 

@@ -23,24 +23,9 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, RagPipelineError, UnexpectedError
 from rag_pipeline.indexing import listing_digest, loaded_listing
-from rag_pipeline.orchestration import internals, requests
-from rag_pipeline.orchestration.assets import (
-    INTERRUPTS,
-    RETRIES,
-    LoggedProgress,
-    at_work_until_canceled,
-    failure,
-    is_of_the_store,
-)
+from rag_pipeline.orchestration import assets, internals, names, requests
 from rag_pipeline.orchestration.events import evaluation, metadata_of
 from rag_pipeline.orchestration.history import purge_runs
-from rag_pipeline.orchestration.names import (
-    asset_key,
-    asset_names,
-    identifier,
-    job_name,
-    upstream_assets,
-)
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import process_tag
@@ -59,9 +44,6 @@ _NAMED = 20
 _AFTER_OUTPUTS = {"step_dependency_config": {"require_upstream_step_success": False}}
 """An op that failed for some partitions has an output, so that the ops behind it make the rest."""
 
-Failures = dict[Step, Exception | None]
-"""The errors of steps that could not be made. None means that the step reads a failed step."""
-
 
 @dataclass(slots=True)
 class Work:
@@ -73,24 +55,23 @@ class Work:
     forced: Sequence[Step] = ()
     listen: Callable[[driver.Event], object] = lambda event: None
     progress: driver.Progress | None = None
-    failed: Failures = field(default_factory=dict)
+    failed: dict[Step, Exception | None] = field(default_factory=dict)
+    """The errors of steps that could not be made. None means that the step reads a failed step."""
     canceled: str = ""
     """The reason why no further op begins, or ""."""
     _last: dg.OpExecutionContext | None = None
 
     def announce(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
         """Report the partitions that the run will make. The UI shows them as in progress."""
-        config = self.plan.workspace.config
-        ops = run.step_keys_to_execute or asset_names(config)
+        config, events = self.plan.workspace.config, internals.events
+        plan_one = events.DagsterEvent.build_asset_materialization_planned_event
+        ops = run.step_keys_to_execute or names.asset_names(config)
         stale = {*stale_steps(self.plan.workspace), *self.forced}
         for step in self.plan.steps:
             if step in stale and step.asset in ops:
-                planned = internals.events.AssetMaterializationPlannedData(
-                    asset_key(config, step.asset), partition=step.partition
-                )
-                event = internals.events.DagsterEvent.build_asset_materialization_planned_event(
-                    run.job_name, step.asset, planned
-                )
+                key = names.asset_key(config, step.asset)
+                planned = events.AssetMaterializationPlannedData(key, partition=step.partition)
+                event = plan_one(run.job_name, step.asset, planned)
                 instance.report_dagster_event(event, run.run_id, logging.DEBUG)
 
     def make(self, context: dg.OpExecutionContext, name: str) -> Iterator[Any]:
@@ -109,7 +90,7 @@ class Work:
             for step in wanted
             if (error := self.failed.get(step)) is not None
         }
-        told = failure([*errors][:_NAMED], [*errors.values()]) if errors else None
+        told = assets.failure([*errors][:_NAMED], [*errors.values()]) if errors else None
         retries = policy.max_retries if (policy := context.op_def.retry_policy) else 0
         if not (told and told.allow_retries and context.retry_number < retries):
             yield dg.Output(None)
@@ -128,11 +109,11 @@ class Work:
             wanted=wanted,
             forced=self.forced,
             keep_going=self.keep_going,
-            progress=self.progress or LoggedProgress(context.log.info),
+            progress=self.progress or assets.LoggedProgress(context.log.info),
             run_id=context.run_id,
         ):
             self.listen(event)
-            step, key = event.step, asset_key(config, event.step.asset)
+            step, key = event.step, names.asset_key(config, event.step.asset)
             match event:
                 case driver.Made(outcome=outcome):
                     if not read:
@@ -164,7 +145,7 @@ class Work:
             self.observer.observe_after(self._last, self.plan.made - {DOCUMENTS})
             if self.keep_going:
                 # Errors of the store may be temporary. Others occur again with the same inputs.
-                lasting = any(e and not is_of_the_store(e) for e in self.failed.values())
+                lasting = any(e and not assets.is_of_the_store(e) for e in self.failed.values())
                 tag = requests.left_over(workspace, instance, self.failed if lasting else ())
                 instance.add_run_tags(run.run_id, {requests.LEFT_TAG: tag})
             if purged := purge_runs(workspace, instance):
@@ -173,14 +154,14 @@ class Work:
 
 def build_update_job(
     workspace: Workspace,
-    retries: dg.RetryPolicy | None = RETRIES,
+    retries: dg.RetryPolicy | None = assets.RETRIES,
     begin: Callable[[], Work] | None = None,
 ) -> dg.JobDefinition:
     """Return the job `…__bring_up_to_date`: an op for each asset, all in one process.
 
     `begin` returns the work of a run. By default it is all stale steps of the corpus.
     """
-    config, shared = workspace.config, identifier(workspace.config, "work")
+    config, shared = workspace.config, names.identifier(workspace.config, "work")
 
     @dg.resource(description="The lease of the corpus, and the plan of the run.")
     def work(context: dg.InitResourceContext) -> Iterator[Work]:
@@ -206,18 +187,18 @@ def build_update_job(
                 mine.end(instance, run, log)
 
     @dg.job(
-        name=job_name(config),
+        name=names.job_name(config),
         executor_def=dg.in_process_executor.configured(_AFTER_OUTPUTS, name="in_process"),
         description=f"Bring all of {config.corpus} up to date.",
         tags={"corpus": config.corpus, "dagster/priority": "10"},
         resource_defs={shared: work},
     )
     def bring_up_to_date() -> None:
-        names = asset_names(config)
+        every = names.asset_names(config)
         made: dict[str, Any] = {}
-        for number, name in enumerate(names):
-            op = _op_of(workspace, name, shared, retries, len(names) - number)
-            made[name] = op.alias(name)(**{b: made[b] for b in upstream_assets(config, name)})
+        for number, name in enumerate(every):
+            op = _op_of(workspace, name, shared, retries, len(every) - number)
+            made[name] = op.alias(name)(**{b: made[b] for b in names.upstream_assets(config, name)})
 
     return bring_up_to_date
 
@@ -228,8 +209,8 @@ def _op_of(
     config = workspace.config
 
     @dg.op(
-        name=identifier(config, f"bring_{name}_up_to_date"),
-        ins={before: dg.In(dg.Nothing) for before in upstream_assets(config, name)},
+        name=names.identifier(config, f"bring_{name}_up_to_date"),
+        ins={before: dg.In(dg.Nothing) for before in names.upstream_assets(config, name)},
         out=dg.Out(dg.Nothing),
         retry_policy=retries,
         pool=pool_of(config, name),
@@ -243,10 +224,11 @@ def _op_of(
             raise dg.Failure(work.canceled, allow_retries=False)
         try:
             # Ctrl-C ends `rag run`, which retries no step.
-            with at_work_until_canceled(workspace, context) if work.keep_going else nullcontext():
+            until_canceled = assets.at_work_until_canceled(workspace, context)
+            with until_canceled if work.keep_going else nullcontext():
                 yield from work.make(context, name)
         except dg.Failure as error:
-            if isinstance(error.__cause__, INTERRUPTS):
+            if isinstance(error.__cause__, assets.INTERRUPTS):
                 work.canceled = error.description or ""
             raise
 
@@ -342,7 +324,7 @@ def _origin(
     """
     if instance.is_ephemeral:
         return None
-    mine = identifier(config, "")
+    mine = names.identifier(config, "")
     for state in instance.all_instigator_state():
         if state.instigator_name.startswith(mine):
             return internals.remote_origin.RemoteJobOrigin(state.origin.repository_origin, job)

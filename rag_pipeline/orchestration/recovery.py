@@ -49,14 +49,11 @@ def fail_lost_runs(
 
     Return their ids. Free their slots in pools, which Dagster would keep for minutes.
     """
-    wanted = dg.RunsFilter(statuses=MAY_BE_LOST)
     lost = []
-    for record in instance.get_run_records(wanted):
+    for record in instance.get_run_records(dg.RunsFilter(statuses=MAY_BE_LOST)):
         run = record.dagster_run
-        if not is_ours(run) or not _is_lost(instance, record):
-            continue
-        current = instance.get_run_by_id(run.run_id)
-        if current is not None and current.status == run.status:  # it may have changed meanwhile
+        current = is_ours(run) and _is_lost(instance, record) and instance.get_run_by_id(run.run_id)
+        if current and current.status == run.status:  # it may have changed meanwhile
             instance.report_run_failed(current, GONE)
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             lost.append(run.run_id)

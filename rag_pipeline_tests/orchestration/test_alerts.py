@@ -11,7 +11,7 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 import rag_pipeline.definitions
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.orchestration import alerts
+from rag_pipeline.orchestration import requests
 from rag_pipeline.orchestration.alerts import post
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.testing.builds import build
@@ -151,7 +151,7 @@ def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook
         "tiny: waiting for a person: 1 document in quarantine"
     ]
     with monkeypatch.context() as patch:
-        patch.delattr(alerts, "survey")  # nobody looks at the store while nothing changes
+        patch.delattr(requests, "survey")  # nobody looks at the store while nothing changes
         assert tick(cursor) == cursor
     assert len(webhook.received) == 1
     (tmp_path / "documents" / "broken.pdf").unlink()
