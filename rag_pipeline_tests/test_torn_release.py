@@ -102,6 +102,8 @@ def test_no_damaged_file_breaks_a_search_or_the_board(copy):
     [
         ("current.json", "half"),
         ("current.json", b"[1]"),
+        ("current.json", b"[" * 200_000),
+        ("release-000001.json", b"[" * 200_000),
         ("current.json", b'{"release_id": 7}'),
         ("current.json", b'{"rolled_back": "2026-01-01"}'),
         ("release-000001.json", "gone"),

@@ -33,6 +33,8 @@ from rag_pipeline.errors import ConfigError, ProviderError, first_problem
 _log = logging.getLogger("rag_pipeline.serving")
 _BY_KEY = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 Ed25519 EdDSA".split()
 _BY_SECRET = ["HS256", "HS384", "HS512"]
+_WRONG = (JoseError, ValueError, TypeError, LookupError, RecursionError)
+"""Errors that a wrong token or key can raise."""
 _LEAST_SECRET = 32
 _LEEWAY_SECONDS = 30
 """Accepted difference in seconds between the clocks of two machines."""
@@ -191,7 +193,7 @@ class _Verifier:
             keys = await self._current(token) if self._address else self._keys
             claims = jwt.decode(token, keys, algorithms=self._algorithms).claims
             self._claims.validate(claims)
-        except (JoseError, ValueError, TypeError, LookupError, ProviderError) as error:
+        except (*_WRONG, ProviderError) as error:
             _log.warning(json.dumps({"refused": settings.header, "error": str(error)[:200]}))
             return None
         corpora = read_labels(claims.get(settings.corpora)) if settings.corpora else None
@@ -237,7 +239,7 @@ def _keys_of(file: Path) -> KeySet:
     for kind in ("RSA", "EC", "OKP"):
         try:
             return KeySet([JWKRegistry.import_key(text, kind)])
-        except (JoseError, ValueError, TypeError):
+        except _WRONG:
             continue
     raise ValueError(f"keys: {file} holds no public key (JWK, JWKS or PEM)")
 
@@ -248,7 +250,7 @@ def _key_set(record: Any) -> KeySet:
     for one in record.get("keys", [record]) if isinstance(record, dict) else []:
         try:
             made.append(JWKRegistry.import_key(one))
-        except (JoseError, ValueError, TypeError, LookupError):
+        except _WRONG:
             continue
     if not made:
         raise ValueError("keys: no usable key")

@@ -167,7 +167,7 @@ class Store:
     def _parsed(self, path: str, content: bytes) -> Any:
         try:
             return json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StoreError(f"{self.address(path)}: not JSON: {error}") from None
 
     def remove_file(self, path: str) -> None:
@@ -191,7 +191,7 @@ class Store:
             with self.files.open_file(path) as file:
                 metadata = pq.read_schema(file).metadata or {}
             note: dict[str, Any] = hashes.unsealed(json.loads(metadata.get(b"note", b"{}")))
-        except (FileNotFoundError, pa.ArrowException, ValueError):
+        except (FileNotFoundError, pa.ArrowException, ValueError, RecursionError):
             return {}
         except OSError as error:
             if self.files.exists(path) and "thrift" not in str(error):

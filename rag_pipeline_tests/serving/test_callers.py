@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import hashlib
 import json
 import threading
@@ -102,6 +103,12 @@ def test_unsigned_and_confused_tokens_are_refused(tmp_path):
     public = KEYS["RS256"].as_dict(private=False)
     secret = OctKey.import_key(json.dumps(public), {"kid": "one"})
     assert caller_of(callers, token_of(secret, "HS256")) is None
+
+
+def test_a_deep_head_of_a_token_is_refused_without_a_request(tmp_path):
+    head = base64.urlsafe_b64encode(b"[" * 45_000).decode()  # fits into the headers of a request
+    callers = signer(tmp_path, keys="http://127.0.0.1:9/jwks.json")
+    assert caller_of(callers, f"{head}.e30.e30") is None
 
 
 def test_missing_and_unreadable_claims_give_no_label(tmp_path):
