@@ -30,10 +30,10 @@ services-stop:  ## Stop them; their data stays in .dagster/services
 	@deploy/services.sh stop .dagster/services
 
 # The types are checked on one core while the tests start on the other. A third of the tests' time is
-# waiting, so three processes fill two cores; each takes 25 s of processor time to start.
+# waiting, so four processes fill two cores; each takes 25 s of processor time to start.
 test: $(VENV)/installed-dev style  ## Lint, types, import contracts, tests
 	@$(BIN)/mypy & types=$$!; \
-	$(BIN)/python -m pytest -m "not bench" -n 3 --dist loadfile --no-loadscope-reorder; \
+	$(BIN)/python -m pytest -m "not bench" -n 4 --dist loadfile --no-loadscope-reorder; \
 	tests=$$?; wait $$types && exit $$tests
 
 lint: style

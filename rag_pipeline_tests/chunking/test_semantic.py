@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,9 +36,41 @@ def turns(*distances: float) -> list[tuple[float, float]]:
     return [(float(np.cos(angle)), float(np.sin(angle))) for angle in angles]
 
 
-def test_a_break_is_where_the_distance_exceeds_mean_and_deviations() -> None:
-    assert pieces(FIVE, TURN_AFTER_TWO, 1.73) == ["Aaaa aa. Bbbb bb.", "Cccc cc. Dddd dd. Eeee ee."]
-    assert pieces(FIVE, TURN_AFTER_TWO, 1.74) == [FIVE]
+SIX = "Aaaaaaaaaaaaa. Bbbbbbbbbbbbb. Ccccccccccccc. Ddddddddddddd. Eeeeeeeeeeeee. Fffffffffffff."
+NINE = "one two three four five six seven eight nine"
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "threshold", "minimum", "maximum", "starts"),
+    [
+        # A break is where the distance exceeds the mean and deviations.
+        (FIVE, TURN_AFTER_TWO, 1.73, 0, 1000, [0, 18]),
+        (FIVE, TURN_AFTER_TWO, 1.74, 0, 1000, [0]),
+        # The mean is 0.5. "Cccc cc.", too short alone, is nearer to "Dddd dd.".
+        (FIVE, turns(0.2, 0.9, 0.7, 0.2), 0.0, 0, 1000, [0, 18, 27]),
+        (FIVE, turns(0.2, 0.9, 0.7, 0.2), 0.0, 9, 1000, [0, 18]),
+        (FIVE, turns(0.2, 0.9, 0.7, 0.2)[::-1], 0.0, 9, 1000, [0, 27]),
+        # Short pieces at the ends join inwards.
+        (FIVE, turns(0.9, 0.1, 0.1, 0.1), 1.0, 0, 1000, [0, 9]),
+        (FIVE, turns(0.9, 0.1, 0.1, 0.1), 1.0, 9, 1000, [0]),
+        (FIVE, turns(0.1, 0.1, 0.1, 0.9), 1.0, 9, 1000, [0]),
+        (FIVE, turns(0.9, 0.1, 0.9, 0.1), 0.0, 500, 1000, [0]),
+        # Long pieces are cut at their largest distance, where both sides keep the minimum.
+        (SIX, turns(0.2, 0.1, 0.1, 0.3, 0.1), 10.0, 0, 60, [0, 60]),
+        (SIX, turns(0.2, 0.1, 0.1, 0.3, 0.1), 10.0, 0, 50, [0, 15, 60]),
+        (SIX, turns(0.9, 0.1, 0.2, 0.1, 0.1), 10.0, 0, 80, [0, 15]),
+        (SIX, turns(0.9, 0.1, 0.2, 0.1, 0.1), 10.0, 20, 80, [0, 45]),
+        # Without a largest one they are halved, and a sentence is cut at words.
+        (SIX, turns(*[0.1] * 5), 1.0, 0, 80, [0, 45]),
+        (NINE, turns(0.1), 1.0, 0, 32, [0, NINE.index("seven")]),
+    ],
+)
+def test_pieces_begin_where_the_subject_turns_within_their_limits(
+    text: str, rows: Any, threshold: float, minimum: int, maximum: int, starts: list[int]
+) -> None:
+    ends = [*(start - 1 for start in starts[1:]), len(text)]
+    expected = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert pieces(text, rows, threshold, minimum, maximum) == expected
 
 
 def test_vectors_need_not_be_of_unit_length() -> None:
@@ -76,49 +109,6 @@ def test_one_sentence_is_not_embedded() -> None:
     assert chunk(Document("d", "", " Alone. "), SemanticChunking(method="semantic")) == [
         Chunk("d", 1, 7, "Alone.")
     ]
-
-
-def test_short_pieces_join_the_neighbour_they_differ_less_from() -> None:
-    # The mean is 0.5: the cuts are around "Cccc cc.", which is nearer to "Dddd dd.".
-    rows = turns(0.2, 0.9, 0.7, 0.2)
-    assert pieces(FIVE, rows, 0.0) == ["Aaaa aa. Bbbb bb.", "Cccc cc.", "Dddd dd. Eeee ee."]
-    assert pieces(FIVE, rows, 0.0, minimum=9) == ["Aaaa aa. Bbbb bb.", "Cccc cc. Dddd dd. Eeee ee."]
-    assert pieces(FIVE, rows[::-1], 0.0, minimum=9) == [
-        "Aaaa aa. Bbbb bb. Cccc cc.",
-        "Dddd dd. Eeee ee.",
-    ]
-
-
-def test_short_pieces_at_the_ends_join_inwards() -> None:
-    assert pieces(FIVE, turns(0.9, 0.1, 0.1, 0.1), 1.0) == ["Aaaa aa.", FIVE[9:]]
-    assert pieces(FIVE, turns(0.9, 0.1, 0.1, 0.1), 1.0, minimum=9) == [FIVE]
-    assert pieces(FIVE, turns(0.1, 0.1, 0.1, 0.9), 1.0, minimum=9) == [FIVE]
-    assert pieces(FIVE, turns(0.9, 0.1, 0.9, 0.1), 0.0, minimum=500) == [FIVE]
-
-
-SIX = "Aaaaaaaaaaaaa. Bbbbbbbbbbbbb. Ccccccccccccc. Ddddddddddddd. Eeeeeeeeeeeee. Fffffffffffff."
-
-
-def test_long_pieces_are_cut_at_their_largest_distance() -> None:
-    rows = turns(0.2, 0.1, 0.1, 0.3, 0.1)
-    assert pieces(SIX, rows, 10.0, maximum=60) == [SIX[:59], SIX[60:]]
-    assert pieces(SIX, rows, 10.0, maximum=50) == [SIX[:14], SIX[15:59], SIX[60:]]
-
-
-def test_long_pieces_are_cut_where_both_sides_keep_the_minimum() -> None:
-    rows = turns(0.9, 0.1, 0.2, 0.1, 0.1)
-    assert pieces(SIX, rows, 10.0, maximum=80) == [SIX[:14], SIX[15:]]
-    assert pieces(SIX, rows, 10.0, minimum=20, maximum=80) == [SIX[:44], SIX[45:]]
-
-
-def test_long_monotonous_pieces_are_halved() -> None:
-    assert pieces(SIX, turns(*[0.1] * 5), maximum=80) == [SIX[:44], SIX[45:]]
-
-
-def test_a_sentence_over_the_maximum_is_cut_at_words() -> None:
-    text = "one two three four five six seven eight nine"
-    rows = turns(0.1)
-    assert pieces(text, rows, maximum=32) == ["one two three four five six", "seven eight nine"]
 
 
 def test_an_encoder_that_answers_with_another_shape_is_refused() -> None:
