@@ -8,7 +8,9 @@ from rag_pipeline.questions.german_forms import GERMAN, PHRASE, german
 
 _ELSEWHERE = re.compile(
     r"\b(?:above|below|following|foregoing|as follows|this|these|those|there|here|(?:do|does|done) "
-    r"(?:so|that|it)|said|thereof|therein|(?:nach)?folgende\w*|obige\w*|oben|unten|siehe|dies\w*|dort|hier|"
+    r"(?:so|that|it)|said|as (?:before|usual)|"
+    r"wie (?:zuvor|bisher)|thereof|therein|"
+    r"(?:nach)?folgende\w*|obige\w*|oben|unten|siehe|dies\w*|dort|hier|"
     r"dabei|dafür|damit|darin|dazu)\b",
     re.IGNORECASE,
 )

@@ -129,8 +129,8 @@ def _tables(document: Document) -> Iterator[list[Row]]:
 
 
 def unmarked(text: str) -> str:
-    """Return a cell or row without the marks of code, escapes and the brackets of a link."""
-    plain = re.sub(r"`|\\(?=[_*|])", "", text).strip()
+    """Return a cell or row without marks of code and stress, escapes and brackets of a link."""
+    plain = re.sub(r"`|\\(?=[_*|])|(?<!\w)\*{1,3}(?=\w)|(?<=[\w.)])\*{1,3}(?!\w)", "", text).strip()
     return re.sub(r"^\[([^\[\]]+)\]$", r"\1", plain)
 
 
@@ -147,6 +147,11 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
     head, body = rows[at].cells, [r for r in rows[at + 1 :] if len(r.cells) <= len(rows[at].cells)]
     columns = [[r.cells[n].strip() if n < len(r.cells) else "" for r in body]
                for n in range(len(head))]  # fmt: skip
+    # Layout alone tells the cells of a PDF. A split row has gaps, and a head is certain only above
+    # figures: the first row of words may be a part of the table before.
+    has_figures = any(all(re.search(r"\d", cell) for cell in c) for c in columns[1:])
+    if document.media_type == "application/pdf" and not (all(map(all, columns)) and has_figures):
+        return
     named = 1 if all(re.fullmatch(r"\S*\d\S*|", cell) for cell in columns[0]) else 0
     # A row of a log has a date and no name: "Rolo, 7 January".
     is_log = any(_DATE.fullmatch(h) for h in head) or head[named].lower() in _DOER

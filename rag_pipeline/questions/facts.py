@@ -127,7 +127,6 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         is_in_text = all(is_small(w.casefold()) for w in title.split() if not w.islower())
         return title.lower() if language == "en" and is_in_text else title
 
-    # Other lines, such as an item of a list or a comment in code, only look like headings.
     is_markdown = next(headings(text), None) is not None
     sections = list(sections_of(text, spans))
     often = Counter([document.title, *(head for head, *_ in sections)])
@@ -137,8 +136,10 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
             begin = numbering.end()
         topic, body = shown(head), _STEP.sub("", plain(document.text[begin:past]))
         prose = plain(_INLINE.sub("code", text[begin:past]))
-        is_alone = often[head] == 1 and asks_for(topic) and (is_marked or not is_markdown)
-        if is_alone and is_about("" if is_marked else topic, prose, language):
+        is_alone = often[head] == 1 and asks_for(topic)
+        # A line of capitalized words may be an author, whom the text below does not name.
+        is_titled = language == "en" and re.fullmatch(r"(?:[A-Z][\w.’'-]*\s?){2,4}", topic)
+        if is_alone and is_about(topic if is_titled or not is_marked else "", prose, language):
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), subject=topic)
     persons = tuple(persons_in(text))

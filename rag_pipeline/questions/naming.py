@@ -149,7 +149,9 @@ def _kind(document: Document, owners: Sequence[str]) -> str:
     no_part = _NO_PART.union(" ".join(owners).casefold().split())
     for text in (_SITE.split(document.title)[0], readable_name(document.document_id)):
         words = [word.casefold() for word in re.findall(r"[^\W\d_][\w-]*", text)]
-        at = next((i for i in reversed(range(len(words))) if words[i] in _KINDS), None)
+        kinds = [i for i, word in enumerate(words) if word in _KINDS]
+        # "Writing Code in Compiled Languages" is no code.
+        at = next((i for i in reversed(kinds) if words[i + 1 : i + 2] != ["in"]), None)
         if at is not None:
             before = [*takewhile(lambda w: w in known and w not in no_part, reversed(words[:at]))]
             # "Board of Governors Confidentiality Agreement": the words before may be half a name.

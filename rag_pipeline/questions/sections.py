@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from rag_pipeline.datamodels import Span
 from rag_pipeline.loading.quality import dictionary
-from rag_pipeline.loading.text import without_links
+from rag_pipeline.loading.text import headings, without_links
 from rag_pipeline.questions.forms import CLAUSE_IN, NO_SUBJECT
 
 _SECTION = (40, 1_000)
@@ -42,10 +42,14 @@ _NO_TOPIC = re.compile(
 OUTSIDE = re.compile(
     r"\b(?:above|below|following|as follows|foregoing|see|this (?:image|figure|picture|screenshot)|"
     r"folgende\w*|obige\w*|oben|unten|siehe|lesen Sie|TBC|TBD|TODO|"
-    r"(?:table|figure|equation|tabelle|abbildung) \d[\d.]*)\b|^(?:here|hier)\b",
+    r"(?:table|figure|equation|tabelle|abbildung) \d[\d.]*|(?:describ|discuss|cover|explain|"
+    r"introduc|document|present|illustrat|detail)ed (?:\w+ ){0,2}in|beschrieben|erläutert|erklärt|"
+    r"(?:this|dieser?s?) (?:section|chapter|document|paper|vignette|page|abschnitt|kapitel|seite|"
+    r"dokument) (?:describ|discuss|cover|explain|introduc|present|contain|giv|show|provid|list|"
+    r"enthält|beschreib|erklärt|erläutert|gibt|zeigt|behandelt)\w*)\b|^(?:here|hier)\b",
     re.IGNORECASE,
 )
-"""References to text outside of a section."""
+"""References to text outside of a section, and statements about the text itself."""
 EMPTY_HEADINGS = frozenset(
     "definition definitions introduction general miscellaneous overview background preamble "
     "recitals inhaltsverzeichnis inhalt vorwort acknowledgments acknowledgements contents "
@@ -53,30 +57,37 @@ EMPTY_HEADINGS = frozenset(
     "install quick start getting started readme options name bezeichnung beschreibung "
     "signatures signature details about other history changelog changes migrations news "
     "features usage description table of toc index title between and fixed added changed "
-    "removed whereas".split()
+    "removed whereas motivation discussion conclusions concluding final remark remarks "
+    "outlook future work".split()
 )
 
 
 def sections_of(text: str, spans: Sequence[Span]) -> Iterator[tuple[str, int, int, bool]]:
-    """Yield each heading and the span of the text below.
+    """Yield each heading and the span of the text below, unless it has headings of its own.
 
-    The last value tells whether the heading has a mark or the number of its clause.
+    The last value tells whether the heading has a mark or the number of its clause. In a text with
+    marked headings, other lines, such as an item of a list, only look like headings.
     """
-    heading, begin, past, is_clause, is_marked = "", 0, 0, False, False
+    heading, begin, past, is_clause, is_marked, depth = "", 0, 0, False, False, 0
+    has_marks = next(headings(text), None) is not None
     for start, end in (*spans, (len(text), len(text))):
         raw = text[start:end]
-        title, led = heading_of(text, start, raw), _CLAUSE.match(raw)
+        led = _CLAUSE.match(raw)
+        mark = re.match("#*", text[text.rfind("\n", 0, start) + 1 : end])
+        level = len(mark[0]) if mark else 0
+        title = heading_of(text, start, raw) if level or not has_marks else None
         if title or led or not raw or (is_clause and re.match(r"\d{1,2}\.\s", raw)):
             if (
                 heading
                 and _SECTION[0] <= past - begin <= _SECTION[1]
                 and "![" not in text[begin:past]
+                and not 0 < depth < level
             ):
                 yield heading, begin, past, is_marked
             heading = led["heading"] if led else title or ""
             begin = past = start + led.end() if led else end
             is_clause = led is not None
-            is_marked = is_clause or text[text.rfind("\n", 0, start) + 1 : end].startswith("#")
+            is_marked, depth = is_clause or level > 0, level
         if re.search(r"[^\W\d_]{3}", raw):  # not just the next section's number
             past = end
 

@@ -144,6 +144,21 @@ def test_the_questions_about_a_table(name: str, media_type: str, text: str, expe
     assert [fact.answer for fact in facts] == [cell.said for cell in cells]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "number"),
+    [
+        ("", "", 3),
+        ("| 4 |", "| |", 0),  # a row that may be the end of the row above
+        ("4", "weak", 0),  # without figures, the head may be a row
+    ],
+)
+def test_a_table_of_a_pdf_is_asked_only_if_its_layout_is_certain(old, new, number) -> None:
+    text = BOXES.replace(old, new).replace("| 6 |", "| strong |" if new == "weak" else "| 6 |")
+    assert (
+        len(list(asked_cells(Document("a.pdf", "h", text, media_type="application/pdf")))) == number
+    )
+
+
 def test_a_french_question_names_its_document_in_french() -> None:
     cell = "qu’est-il indiqué sous « Moniteur » pour « Kugelhahn »"
     named = [

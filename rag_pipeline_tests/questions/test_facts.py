@@ -130,6 +130,22 @@ def test_a_comment_in_code_is_no_heading() -> None:
 
 
 @pytest.mark.parametrize(
+    ("below", "expected"),
+    [
+        ("The disk\n\nBackups are kept in the cellar of the house.", {"backups": 2}),
+        ("### Disk copies\n\nDisk copies are kept in the cellar of the house.", {"disk copies": 1}),
+        ("Backups are described in the guide for operators.", {}),
+        ("This section explains the restoration of files.", {}),
+        ("## Anna Trellis\n\nShe keeps the copies in the cellar of the house.", {"backups": 1}),
+    ],
+)
+def test_a_section_is_whole_and_says_its_topic_itself(below: str, expected) -> None:
+    text = "# Guide\n\n## Backups\n\nThe tool makes backups of all files in the folder.\n\n"
+    found = {f.subject: f.answer.count(".") for f in facts(f"{text}{below}\n", "section")}
+    assert found == expected
+
+
+@pytest.mark.parametrize(
     "heading",
     [
         "Authorised",
