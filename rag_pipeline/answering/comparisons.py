@@ -8,7 +8,6 @@ from itertools import product
 from rapidfuzz import fuzz
 
 from rag_pipeline.answering.agreement import ranked_sentences
-from rag_pipeline.answering.citing import in_document
 from rag_pipeline.answering.extractive import (
     NO_ANSWER,
     Ranked,
@@ -23,22 +22,15 @@ from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import about
 from rag_pipeline.answering.reading import Reader, multilingual
 from rag_pipeline.answering.sentences import Sentence
+from rag_pipeline.answering.sides import has_words, rows_of_sides, side_query
 from rag_pipeline.answering.structured import structured_answer
-from rag_pipeline.answering.tables import (
-    DocumentOf,
-    find_rows,
-    other_sheets,
-    scored_rows,
-    tables_of,
-    with_tables,
-)
+from rag_pipeline.answering.tables import DocumentOf
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.calibration import Calibration
 from rag_pipeline.datamodels import (
     Answer,
     Citation,
     ComparisonRow,
-    Document,
     ScoredChunk,
     SearchResult,
 )
@@ -64,8 +56,6 @@ _LEAST_ALIKE = 1.07
 """Least agreement of a sentence with a quote of the other side. Chosen on three mixed folders."""
 _LEAST_RATIO = 75
 """Least similarity in letters, from 0 to 100, of such a sentence without the multilingual model."""
-_LEAST_HELD = 0.5
-"""Least weight of the question's words that a workbook with both sides has."""
 _NEAR = 6
 """Number of first sentences of two versions that are read for a change."""
 _VERSION = re.compile(r"(?i:(?<![^\W_])v(?:er(?:sion)?)?)[ ._-]?(?P<number>\d{1,3})(?!\d)")
@@ -107,8 +97,8 @@ class Comparison:
             quotes = [as_answer(0.0, own).citations for own in sentences]
             if all(quotes):
                 return _compared([*zip(pair, quotes, strict=True)], ranked.confidence)
-        if sides and any(by_sheet := self._by_sheet(found, sides)):
-            return _compared([*zip(sides, by_sheet, strict=True)], ranked.confidence)
+        if sides and (of_sides := rows_of_sides(found, sides, self.document_of)):
+            return _compared([*zip(sides, of_sides, strict=True)], ranked.confidence)
         by_name = self._by_name(found, sides, ranked.confidence) if sides else None
         answer = by_name or self._by_document(found)
         told = [row for row in answer.table if row.number is not None]
@@ -156,25 +146,6 @@ class Comparison:
             )
         ]
 
-    def _by_sheet(self, found: SearchResult, sides: tuple[str, str]) -> list[list[Citation]]:
-        """Return the best row of each side's sheet in the first workbook that has both sheets.
-
-        The workbook has most words of the query.
-        """
-        queries = [_side_query(found.query, other) for other in sides[::-1]]
-        for chunk, document in with_tables(found.chunks, self.document_of):
-            is_asked = Words(found.query, [document.text]).held >= _LEAST_HELD
-            if is_asked and all(other_sheets(query, document) for query in queries):
-                quotes: list[list[Citation]] = []
-                for query in queries:
-                    words = Words(query, [document.text])
-                    scored = scored_rows(query, words, [chunk], self.document_of)
-                    rows = [] if lacking(query, document) else find_rows(query, words, scored)
-                    spans = [(row.start, row.end) for one in rows[:1] for row in one.rows]
-                    quotes.append([in_document(chunk, document, span) for span in spans])
-                return quotes
-        return []
-
     def _by_document(self, found: SearchResult) -> Answer:
         chunks_of: dict[str, list[ScoredChunk]] = {}
         for chunk in in_force(found.query, found.chunks[: found.contexts or None]):
@@ -205,10 +176,10 @@ class Comparison:
             own = named if all(titled) else [c for c in found.chunks if _has_side(c, side)]
             own.sort(key=lambda c: _has_side(c, other))  # passages about one name alone come first
             first = [c for c in own if c.document_id == own[0].document_id][:_COMPARED_PASSAGES]
-            asked = _side_query(found.query, other)
+            asked = side_query(found.query, other)
             one = replace(found, query=asked, search_text=asked, chunks=first)
             # The names, and words such as "higher", would outweigh the compared words.
-            unnamed = uncompared(_side_query(asked, side)) or asked
+            unnamed = uncompared(side_query(asked, side)) or asked
             plainly = replace(one, query=unnamed, search_text=unnamed)
             ranked = rank_sentences(plainly, *surely)
             if not ranked.sentences:  # the rest of the question alone is unlike the passages
@@ -217,7 +188,7 @@ class Comparison:
             confidences.append(ranked.confidence)
             if not all(titled):  # perhaps a document has a section for each name
                 scores = zip(ranked.sentences, ranked.scores, strict=True)
-                below = [pair for pair in scores if _has_words(pair[0].heading, side)]
+                below = [pair for pair in scores if has_words(pair[0].heading, side)]
                 if below:
                     own_sentences, own_scores = zip(*below, strict=True)
                     ranked = ranked._replace(sentences=own_sentences, scores=own_scores)
@@ -258,7 +229,7 @@ def _of_versions(
     names = "\n".join(f"{c.title}\n{c.document_id}" for c in both)
     query = uncompared(found.query) or found.query
     asked = sorted(Words(query, [query]).asked, key=query.casefold().find)
-    text = " ".join(w for w in asked if not _has_words(names, w)) or query
+    text = " ".join(w for w in asked if not has_words(names, w)) or query
     one = replace(found, search_text=text, chunks=both)
     sentences = rank_sentences(one, settings, reader, calibration).sentences
     first: tuple[Sentence, Sentence | None] | None = None
@@ -296,14 +267,14 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
 
 def _has_side(chunk: ScoredChunk, side: str) -> bool:
     """Return whether a passage, its context or its document's name has all words of a name."""
-    return _has_words(about(chunk), side)
+    return has_words(about(chunk), side)
 
 
 def _titles(chunk: ScoredChunk, side: str) -> bool:
     name = f"{chunk.title}\n{chunk.document_id}"
     if version := _VERSION.fullmatch(side):
         return any(version["number"] == one["number"] for one in _VERSION.finditer(name))
-    return _has_words(name, side)
+    return has_words(name, side)
 
 
 def versions_of(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str, str]:
@@ -328,31 +299,6 @@ def compared_versions(found: SearchResult) -> tuple[str, str] | None:
     pairs = ((one, two) for two in ids for one in ids[: ids.index(two)] if are_versions(one, two))
     kept = (p for p in pairs if not lost(found.query, p))
     return next(kept, None) if both or found.kind == "comparison" else None
-
-
-def lacking(question: str, document: Document) -> frozenset[str]:
-    """Return the words by which other sheets than the named one name a row that it lacks, or none.
-
-    Question: "What does a gravel bike cost in Ulm?". Only the sheet `Lindau` has a gravel bike.
-    """
-    others = other_sheets(question, document)
-    heads = [table.head.cells for table in others if table.head]
-    alike = [t for t in tables_of(document) if t.head and t.head.cells in heads]
-    names = [(t in others, row.cells[0]) for t in alike for row in t.rows]
-    words = Words(question, [name for _, name in names])
-    held = [words.in_text(name) for is_other, name in names if not is_other]
-    said = (words.in_text(name) for is_other, name in names if is_other)
-    return max((s for s in said if not any(s <= own for own in held)), key=len, default=frozenset())
-
-
-def _has_words(text: str, side: str) -> bool:
-    words = Words(side, [text])
-    return bool(words.asked) and words.in_text(text) == words.asked
-
-
-def _side_query(query: str, other: str) -> str:
-    """Return a comparing query without the other name."""
-    return " ".join(re.sub(rf"\b{re.escape(other)}\b", " ", query).split())
 
 
 def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:

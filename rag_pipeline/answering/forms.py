@@ -9,7 +9,6 @@ from rag_pipeline.answering.comparisons import (
     Comparison,
     Search,
     compared_versions,
-    lacking,
     versions_of,
 )
 from rag_pipeline.answering.computing import asks_for_extreme
@@ -19,6 +18,7 @@ from rag_pipeline.answering.intent import sides_of
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import of_named
 from rag_pipeline.answering.reading import Reader
+from rag_pipeline.answering.sides import lacking
 from rag_pipeline.answering.structured import structured_answer
 from rag_pipeline.answering.tables import DocumentOf, with_tables
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers

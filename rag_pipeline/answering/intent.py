@@ -78,9 +78,9 @@ _GREATER = re.compile(
 _COMPARING = re.compile(
     r"\b(?:compar\w+|contrast\w*|differ\w*|between|versus|vs\.?|change[ds]?|vergleich\w*|"
     r"unterschie\w*|unterscheide\w*|zwischen|geändert|comparaison|différen\w+|entre|"
-    r"more|less|fewer|most|least|better|worse|(?:long|short|high|low|lat|earli|fast|soon|larg|"
-    r"small|bigg|great|cheap|strict)(?:er|est)|mehr|weniger|besser|"
-    r"(?:läng|kürz|höh|niedrig|schnell|spät|früh|größ|klein|günstig|streng)er)\b",
+    r"more|less|fewer|most|least|better|worse|expensive|(?:long|short|high|low|lat|earli|fast|soon|"
+    r"larg|small|bigg|great|cheap|dear|strict)(?:er|est)|mehr|weniger|besser|"
+    r"(?:läng|kürz|höh|niedrig|schnell|spät|früh|größ|klein|günstig|billig|teur|streng)er)\b",
     re.IGNORECASE,
 )
 """Words that ask for a comparison, but do not say of what."""
