@@ -234,9 +234,9 @@ class Endpoint:
         `attempt` makes one request. It raises TransientError if a repetition may help,
         CallsStoppedError if no call can succeed, and ProviderError if this input failed for good.
         `tokens` is the estimated tokens of the request, for the limit per minute. The pause between
-        two tries is the sum of the provider's pause and an exponential backoff with full jitter
-        (Brooker, "Exponential Backoff And Jitter", AWS 2015). Before failures of several inputs
-        stop all calls, `probe` sends `PROBE`. If the probe succeeds, only these inputs fail.
+        two tries is the provider's pause plus an exponential backoff with full jitter. Source:
+        Brooker, "Exponential Backoff And Jitter", AWS 2015. Before failures of several inputs stop
+        all calls, `probe` sends `PROBE`. If the probe succeeds, only these inputs fail.
 
         Raise ProviderError if this input failed for `patience` seconds, and PaidInVainError after
         eight unusable replies that may be charged. Raise CallsStoppedError when the circuit opens:

@@ -4,6 +4,8 @@
     <store>/<corpus>/lexical/    immutable BM25 indexes, one folder per build
     <store>/<corpus>/evaluation/ queries, runs and scores as Parquet
     <store>/<corpus>/releases/   one manifest per release, and `current.json`
+    <store>/<corpus>/outcomes/   the last outcome of each step; checks/ has the results of checks
+    <store>/<corpus>/hashes/     sizes and hashes of the tables' files, to find damage
     <store>/calls.sqlite         answers and charges, shared by all corpora (see `calls`)
     <store>/.calls/answers/      on a bucket: large answers (see `calls.cache`)
 
