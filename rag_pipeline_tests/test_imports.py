@@ -58,7 +58,7 @@ def _loaded(*arguments: object) -> set[str]:
     [
         ("--help", {"dagster", "lancedb", "jsonschema", "httpx", *_SEARCHING}),
         ("plan", {"dagster", "lancedb", "onnxruntime", "tokenizers", "bm25s"}),
-        ("leaderboard", {"dagster", "lancedb", "onnxruntime", "tokenizers", "bm25s"}),
+        ("leaderboard", {"dagster", "lancedb", "onnxruntime", "tokenizers", "bm25s", "pandas"}),
         ("ask", {"dagster", "lancedb", "pandas", *_MEASURING} - {"rag_pipeline.assistant"}),
         (
             "search",

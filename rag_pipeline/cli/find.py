@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rag_pipeline.cli.console import did_you_mean
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.imports import start_pyarrow
 
 if TYPE_CHECKING:
     from rag_pipeline.corpus import Corpus
@@ -61,6 +62,7 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
 
 def open_corpus(wanted: str | None = None, option: str | None = None) -> "Corpus":
     """Return the corpus of the file that `find_corpus_file` finds."""
+    start_pyarrow()
     from rag_pipeline.corpus import Corpus
 
     return Corpus.load(find_corpus_file(wanted, option))

@@ -19,7 +19,6 @@ from rag_pipeline.cli.options import (
     option,
 )
 from rag_pipeline.errors import InputError, import_extra
-from rag_pipeline.imports import start_pyarrow
 from rag_pipeline.memory import collection_paused
 
 app = typer.Typer()
@@ -142,10 +141,7 @@ def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> 
                 f"works alone, which is slower; restart the server to serve the edited file"
             )
         with collection_paused(), console.status("searching"):
-            start_pyarrow()
-            from rag_pipeline.corpus import Corpus
-
-            made = WORK[work](Corpus.load(file), **asked)
+            made = WORK[work](open_corpus(str(file)), **asked)
     return made
 
 
@@ -274,7 +270,6 @@ def serve(
     from rag_pipeline.config.access import read_caller
     from rag_pipeline.serving.settings import ServerSettings, read_token
 
-    start_pyarrow()
     if transport not in ("http", "stdio"):
         raise InputError(f"--transport {transport!r} is not one of: http, stdio")
     opened = [open_corpus(name) for name in (*(corpora or ()), *(named or ()))] or [open_corpus()]
