@@ -130,10 +130,10 @@ def foreign_endpoints(file: Path, own: CorpusConfig | None) -> list[str]:
     """Return a line for each part of a bundle with an address or variable that `own` lacks."""
     with _opened(file) as archive:
         listing = _read_listing(archive, file)
-    release = _manifest(listing["release"], file)
+    settings = dict(_manifest(listing["release"], file).typed_settings())
     named = parse_config(_minimal_config(listing, "store"))
     variants = {section: named.section(section) for section in listing["named"]}
-    return foreign_settings({"release": release.typed_settings(), **variants}, own)
+    return foreign_settings({"release": settings, **variants}, dict(own or {}))
 
 
 def _minimal_config(listing: Mapping[str, Any], store: str) -> dict[str, Any]:

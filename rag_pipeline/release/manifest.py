@@ -145,8 +145,8 @@ def read(record: Any, where: str) -> Release:
     try:
         return _RELEASE.validate_python(record)
     except ValidationError as error:
-        problem = first_problem(error)
-        raise StoreError(f"{where}: not a manifest ({problem}); see `rag doctor`") from None
+        told = f"{where}: not a manifest ({first_problem(error)}); see `rag doctor`"
+        raise StoreError(told) from None
 
 
 def names(workspace: Workspace) -> list[str]:

@@ -39,13 +39,13 @@ def refuse_variables(value: Any, where: str) -> None:
             refuse_variables(part, where)
 
 
-def foreign_settings(made: object, own: object) -> list[str]:
+def foreign_settings(made: Mapping[str, object], own: Mapping[str, object]) -> list[str]:
     """Return a line for each part of a bundle's settings with a foreign address or variable.
 
     `made` has settings objects, in mappings and lists. Default values and the variables in
     `RAG_ALLOWED_KEYS` are trusted. A part is also trusted if a part of the importer's corpus file
-    `own` (None: no file) has the same provider, addresses and variables. Default values count in
-    this comparison, because a key is for one provider at one address.
+    `own` has the same provider, addresses and variables. Default values count in this comparison,
+    because a key is for one provider at one address.
     """
     trusted = [effective for _, effective, _ in _parts(own, "")]
     allowed = {name.strip() for name in os.environ.get(ALLOWED_KEYS, "").split(",")}
@@ -58,20 +58,20 @@ def foreign_settings(made: object, own: object) -> list[str]:
 
 
 def _parts(value: object, place: str) -> Iterator[tuple[str, set[Any], list[Any]]]:
-    """Yield the place of each model, its named values, and those that are no defaults.
+    """Yield the place of each model, its provider and named values, and those that are no defaults.
 
-    The named values are the provider, addresses and variables. Those of a provider's inner models
-    are also values of the provider's model, because they take effect together.
+    The values of inner models are also values of the model, because they take effect together.
     """
     if isinstance(value, BaseModel):
-        named = [*_named(value, "", is_whole=bool(provider_of(value)))]
+        named = [*_named(value, "")]
         effective = {("provider", provider_of(value)), *((name, text) for name, text, _ in named)}
         yield place, effective, [(name, text) for name, text, is_default in named if not is_default]
-    for name, part in _inner(value).items():
-        yield from _parts(part, f"{place}.{name}" if place else str(name))
+    else:
+        for name, part in _inner(value).items():
+            yield from _parts(part, f"{place}.{name}" if place else str(name))
 
 
-def _named(value: object, place: str, is_whole: bool) -> Iterator[tuple[str, str, bool]]:
+def _named(value: object, place: str) -> Iterator[tuple[str, str, bool]]:
     """Yield the name and text of each address or variable, and whether it is the default."""
     fields = type(value).model_fields if isinstance(value, BaseModel) else {}
     for name, part in _inner(value).items():
@@ -81,13 +81,11 @@ def _named(value: object, place: str, is_whole: bool) -> Iterator[tuple[str, str
             shown = [str(text) for text in texts]
             if any(map(_NAMED.fullmatch, where.split("."))) or any(map(_ADDRESS.match, shown)):
                 yield where, " ".join(shown), name in fields and part == fields[name].default
-        elif is_whole or not isinstance(part, BaseModel):
-            yield from _named(part, where, is_whole)
+        else:
+            yield from _named(part, where)
 
 
 def _inner(value: object) -> Mapping[Any, Any]:
-    if isinstance(value, BaseModel):
-        return dict(value)
     if isinstance(value, (list, tuple)):
         return dict(enumerate(value))
-    return value if isinstance(value, Mapping) else {}
+    return dict(value) if isinstance(value, (BaseModel, Mapping)) else {}

@@ -1,24 +1,29 @@
 """Stop the work of requests that have ended."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Event
+from typing import Any
 
 from rag_pipeline.errors import RequestEndedError
 
 _ENDED: ContextVar[Event | None] = ContextVar("_ENDED", default=None)
+WORK: ContextVar[list[Future[Any]]] = ContextVar("WORK")
+"""The work in threads that belongs to the current request."""
 
 
 @contextmanager
-def request() -> Iterator[None]:
-    """Mark the block as one request. Work that outlasts the block stops at its next `check`."""
-    ended = Event()
-    token = _ENDED.set(ended)
+def request() -> Iterator[list[Future[Any]]]:
+    """Mark the block as one request, and yield its `WORK`. Later work stops at its `check`."""
+    ended, work = Event(), list[Future[Any]]()
+    tokens = _ENDED.set(ended), WORK.set(work)
     try:
-        yield
+        yield work
     finally:
-        _ENDED.reset(token)
+        _ENDED.reset(tokens[0])
+        WORK.reset(tokens[1])
         ended.set()
 
 

@@ -59,8 +59,7 @@ def retrieval(
     try:
         condition = wanted.metadata_condition
         where = condition.where() if condition is not None else None
-        k = wanted.retrieval_setting.top_k
-        asked = wanted.query, wanted.knowledge_id, k, where
+        asked = wanted.query, wanted.knowledge_id, wanted.retrieval_setting.top_k, where
         corpus = assistant.corpora[wanted.knowledge_id]
         rated, releases = with_releases([corpus], lambda: assistant.rated(*asked))
         places = assistant.places([passage for passage, _ in rated])

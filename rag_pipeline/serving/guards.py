@@ -45,7 +45,6 @@ _SINGLE = (b"authorization", b"content-length", b"host", b"origin")
 def log_to_stderr() -> None:
     """Write only the server's log to standard error: one line per request, and warnings."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
@@ -118,7 +117,8 @@ class Guards:
                     "milliseconds": round(1000 * seconds, 1),
                     "queued": round(1000 * reply.queued, 1),
                 }
-                log.info(json.dumps({"time": _now(), **line, **times, "client": _client(scope)}))
+                now = datetime.now(UTC).isoformat(timespec="milliseconds")
+                log.info(json.dumps({"time": now, **line, **times, "client": _client(scope)}))
             answered(span, reply.status or 500)
 
     async def _answer(self, scope: Scope, receive: Receive, reply: "_Reply") -> None:
@@ -154,9 +154,15 @@ class Guards:
         finally:
             reply.queued = time.perf_counter() - started
         try:
-            with deadlines.request():
+            with deadlines.request() as work:
                 await self._run(scope, receive, reply, client)
+        except Refused:  # the client waits for this reply
+            work.clear()
+            raise
         finally:
+            # A client that goes away must not begin other work before its threads end.
+            left = [asyncio.wrap_future(one) for one in work if not one.done()]
+            await asyncio.wait(left) if left else None
             self.turns.end(client)
 
     def _count(self, client: str, change: int) -> None:
@@ -324,10 +330,6 @@ def _is_here(address: str) -> bool:
         return is_loopback(urlsplit(address).hostname or "")
     except ValueError:
         return False
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _client(scope: Scope) -> str:

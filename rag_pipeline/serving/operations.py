@@ -52,7 +52,13 @@ def operating(own: Assistant, metrics: Metrics, opened: OpenReleases) -> list[Ro
         if getattr(request.app.state, "is_stopping", False):
             return JSONResponse({"status": "stopping"}, 503)
         try:
-            await asyncio.to_thread(_open_all, opened)
+            # If memory was too small for all corpora, this reads only the manifests.
+            await asyncio.to_thread(
+                lambda: [
+                    one.corpus.searched() if opened.closed else one.corpus.open()
+                    for one in opened.corpora
+                ]
+            )
         except RagPipelineError as error:
             return JSONResponse({"status": told(error)}, 503)
         return JSONResponse({"status": "ok"})
@@ -68,12 +74,3 @@ def operating(own: Assistant, metrics: Metrics, opened: OpenReleases) -> list[Ro
         Route("/ready", ready),
         Route("/metrics", figures),
     ]
-
-
-def _open_all(opened: OpenReleases) -> None:
-    """Open each corpus, or read only the manifests if memory was too small for all corpora."""
-    for one in opened.corpora:
-        if opened.closed:
-            one.corpus.searched()
-        else:
-            one.corpus.open()

@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
@@ -23,6 +23,7 @@ from rag_pipeline.calls.telemetry import export
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.memory import release_memory
+from rag_pipeline.search import deadlines
 from rag_pipeline.serving.app import build_app
 from rag_pipeline.serving.guards import log_to_stderr
 from rag_pipeline.serving.local import listening_to_user
@@ -177,6 +178,11 @@ class StoppableServer(uvicorn.Server):
 
 class _NotAwaited(ThreadPoolExecutor):
     """Threads that do not delay the end of the process, even while they wait for a model."""
+
+    def submit(self, *call: Any, **named: Any) -> Future[Any]:
+        future = super().submit(*call, **named)
+        deadlines.WORK.get([]).append(future)
+        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait=False, cancel_futures=True)

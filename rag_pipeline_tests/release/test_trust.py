@@ -91,7 +91,7 @@ def test_a_key_is_trusted_for_the_provider_and_address_that_the_own_file_gives_i
         ),
     ]
     for made, lines in cases:
-        assert foreign_settings({"x": made}, own) == lines
+        assert foreign_settings({"x": made}, dict(own)) == lines
 
 
 class Place(Settings):
@@ -131,7 +131,7 @@ class Plugin(Settings):
     ],
 )
 def test_every_path_and_command_needs_trust(foreign, named):
-    assert foreign_settings({"x": foreign}, None) == ([f"x: {named}"] if named else [])
+    assert foreign_settings({"x": foreign}, {}) == ([f"x: {named}"] if named else [])
 
 
 def test_values_of_inner_models_are_trusted_together():
@@ -139,7 +139,7 @@ def test_values_of_inner_models_are_trusted_together():
         first, second = (Place(endpoint=f"{where}:1", token_env=key) for where, key in places)
         return {"x": Plugin(first=first, second=second)}
 
-    own = [*plugin(("a", "A_KEY"), ("b", "B_KEY")).values()]
+    own = plugin(("a", "A_KEY"), ("b", "B_KEY"))
     assert foreign_settings(plugin(("a", "A_KEY"), ("b", "B_KEY")), own) == []
     assert foreign_settings(plugin(("a", "A_KEY"), ("a", "A_KEY")), own) != []
     split = {"x": Plugin(first=Place(endpoint="a:1"), second=Place(token_env="A_KEY"))}

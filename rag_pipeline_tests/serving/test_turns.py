@@ -1,11 +1,13 @@
 """Requests work in turns: some at a time, each client's in order, and none waits for long."""
 
 import asyncio
+import threading
 
 import pytest
 
 from rag_pipeline.search import deadlines
 from rag_pipeline.serving.guards import Guards
+from rag_pipeline.serving.server import _NotAwaited
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.turns import Turns
 
@@ -137,5 +139,41 @@ def test_a_client_that_goes_away_ends_its_work():
         assert turns.working == 0
         assert ended[0].is_set(), "the work in threads ends, too"
         assert [(path, status) for path, status, *_ in counted] == [("/v1/ask", 499)]
+
+    asyncio.run(scene())
+
+
+def test_a_client_that_goes_away_keeps_its_turn_until_its_threads_end():
+    """Or a client that always goes away could fill the machine with work."""
+
+    async def scene():
+        asyncio.get_running_loop().set_default_executor(_NotAwaited(4))
+        began, go_on = threading.Event(), threading.Event()
+
+        def hold():
+            began.set()
+            go_on.wait(60)
+
+        async def app(scope, receive, send):
+            await asyncio.to_thread(hold)
+
+        async def send(message):
+            pass
+
+        arriving = asyncio.Queue()
+        arriving.put_nowait({"type": "http.request", "body": b"{}"})
+        turns = Turns(1, 600.0)
+        headers = [(b"host", b"localhost"), (b"content-length", b"2")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/ask", "headers": headers}
+        guards = Guards(app, ServerSettings(), turns)
+        request = asyncio.create_task(guards(scope, arriving.get, send))
+        await asyncio.to_thread(began.wait, 60)
+        arriving.put_nowait({"type": "http.disconnect"})
+        for _ in range(4):
+            await settle()
+        assert (turns.working, request.done()) == (1, False)
+        go_on.set()
+        await request
+        assert turns.working == 0
 
     asyncio.run(scene())

@@ -33,7 +33,7 @@ def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
     async def streamed(see: Callable[[], Assistant], wanted: AskBody, request: Request) -> Response:
         return await event_stream(
             lambda progress: answered(see(), wanted, log, progress),
-            lambda *stage: [_event("stage", records.Stage(**_named(stage)))],
+            lambda name, *of: [_event("stage", records.Stage(name=name, done=of[0], total=of[1]))],
             lambda made: [_event("answer", made)],
             lambda message: [_event("error", records.Failure(error=message))],
             seconds,
@@ -79,7 +79,9 @@ def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
             method="GET",
             takes=records.Nothing,
             returns=records.Corpora,
-            work=_corpora,
+            work=lambda seen, wanted, request: records.Corpora.model_validate(
+                {"corpora": health_of(seen).datasets}
+            ),
         ),
     ]
 
@@ -112,14 +114,6 @@ def answered(
 def _document(seen: Assistant, wanted: records.DocumentQuery, request: Request) -> BaseModel:
     corpora = [wanted.corpus] if wanted.corpus else None
     return document_of(seen, wanted.document_id, corpora, wanted.start, wanted.characters)
-
-
-def _corpora(seen: Assistant, wanted: BaseModel, request: Request) -> records.Corpora:
-    return records.Corpora.model_validate({"corpora": health_of(seen).datasets})
-
-
-def _named(stage: tuple[str, int, int]) -> dict[str, str | int]:
-    return dict(zip(("name", "done", "total"), stage, strict=True))
 
 
 def _event(name: str, record: BaseModel) -> ServerSentEvent:

@@ -38,8 +38,7 @@ async def event_stream(
     async def run() -> None:
         try:
             async with asyncio.timeout(seconds):
-                made = await asyncio.to_thread(lambda: [*of_result(work(progress)), None])
-            sent.put_nowait(made)
+                sent.put_nowait(await asyncio.to_thread(lambda: [*of_result(work(progress)), None]))
         except TimeoutError:
             sent.put_nowait([*of_failure(f"no answer within {seconds:g} s"), None])
         except RagPipelineError as error:
