@@ -28,6 +28,7 @@ from rag_pipeline.answering.tables import (
     Found,
     ScoredRows,
     find_rows,
+    label_words,
     named_row,
     scored_rows,
 )
@@ -87,7 +88,9 @@ def structured_answer(
     scored = scored_rows(question, words, chunks, document_of)
     row = [] if is_whole else named_row(question, words, scored)
     first = "" if ranked.sentences[0].is_row else ranked.sentences[0].text
-    if row and not words.in_text(row[0].rows[0].cells[0]) <= words.in_text(first):
+    name = row[0].rows[0].cells[0] if row else ""
+    named = words.in_text(name) | (label_words(question, [name]) & words.asked)
+    if row and not named <= words.in_text(first):
         return _table_answer(question, row, ranked, document_of)
     answer = _structured(found, ranked, document_of, words, documents, scored)
     if answer is None or is_whole:

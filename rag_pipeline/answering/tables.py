@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from rag_pipeline.answering.facts import kinds_asked, states_asked
 from rag_pipeline.answering.matching import Words, words_of
+from rag_pipeline.answering.quantities.dates import dates_in, ways_to_write
 from rag_pipeline.answering.quantities.numbers import read_number
 from rag_pipeline.datamodels import Document, ScoredChunk, Span
 from rag_pipeline.imports import compiled
@@ -42,7 +43,7 @@ _CELL = re.compile(r"(?<!\\)\|")
 _SEPARATED = {"text/csv": ",;\t|", "text/tab-separated-values": "\t"}
 _NUMBER = re.compile(r"(?<![\w.,])[-−]?\d[\d.,'’\u00a0\u202f]*(?<![.,])")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-_LABEL = re.compile(r"\b[^\W\d_]{3,} \d{1,3}\b(?![.,/]?\d)")
+_LABEL = re.compile(r"\b[^\W\d_]{3,} (?!(?:19|20)\d\d\b)\d{1,6}\b(?![.,/]?\d)")
 _DATE = re.compile(r"\b\d{1,2}([./-])\d{1,2}\1(?:\d\d){1,2}\b")
 
 _NO_LONGER = (
@@ -233,10 +234,9 @@ def scored_rows(
 ) -> list[ScoredRows]:
     """Return the rows of each table that have the same words of the question, with their score.
 
-    If rows have a numbered name of the question, such as "Stage 3" or 3 in the column "Stage", the
-    other rows are left out. So are the rows of other sheets than the question names.
+    If rows have a date or a numbered name of the question, such as "Stage 3" or 3 in the column
+    "Stage", the other rows are left out. So are the rows of other sheets than the question names.
     """
-    labels = _labels(question)
     found: list[ScoredRows] = []
     for chunk, document in with_tables(chunks, document_of):
         known = words.in_text(f"{document.title}\n{document.document_id}")
@@ -244,12 +244,14 @@ def scored_rows(
         for table in (table for table in tables_of(document) if table not in others):
             caption = above(document, table)
             around = words.in_text(caption)
-            hits = [words.in_text(" ".join(row.cells)) for row in table.rows]
+            named = (label_words(question, _with_names(table, row)) for row in table.rows)
+            labels = [label & words.asked for label in named]
+            held = (words.in_text(" ".join(row.cells)) for row in table.rows)
+            hits = [own | label for own, label in zip(held, labels, strict=True)]
             common = frozenset.intersection(*hits) if len(hits) > 1 else frozenset()
             groups: dict[frozenset[str], list[Row]] = {}
-            labelled = [row for row in table.rows if _has_label(labels, _with_names(table, row))]
-            for row, hit in zip(table.rows, hits, strict=True):
-                is_left = not labelled or row in labelled
+            for row, hit, label in zip(table.rows, hits, labels, strict=True):
+                is_left = bool(label) or not any(labels)
                 if is_left and hit - common - known and any(row.cells[1:]):  # a note fills one cell
                     groups.setdefault(hit, []).append(row)
             outdated = compiled(_NO_LONGER, re.IGNORECASE)
@@ -338,7 +340,7 @@ def _is_named(question: str, words: Words, table: Table, row: Row) -> bool:
     name, *others = row.cells
     cells = (f"{cell} {table.name(n)}" for n, cell in enumerate(others, 1) if cell)
     is_name = len(words_of(name)) > 1 and words.covers(name) == 1
-    is_name = is_name or _has_label(_labels(question), _with_names(table, row)[:1])
+    is_name = is_name or bool(label_words(question, _with_names(table, row)[:1]))
     is_amount = "amount" in kinds_asked(question) and any(map(value_of, others))
     return is_name and (is_amount or states_asked(question, " | ".join(cells)))
 
@@ -349,15 +351,20 @@ def _with_names(table: Table, row: Row) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _labels(question: str) -> list[re.Pattern[str]]:
-    """Return the patterns of a question's numbered names, such as "Stage 3"."""
-    found = _LABEL.findall(question.casefold())
-    return [re.compile(rf"\b{re.escape(label)}\b") for label in found]
+def _labels(question: str) -> list[tuple[re.Pattern[str], frozenset[str]]]:
+    """Return the patterns and words of a question's dates and numbered names, such as "Stage 3"."""
+    told = [*dates_in(question)]
+    dates = [one for one in told if one[-1][0] == "date"] or told  # a date also has a month
+    found = [(rf"\b{re.escape(label)}\b", label) for label in _LABEL.findall(question.casefold())]
+    found += [(ways_to_write(value), question[start:end]) for start, end, value in dates]
+    return [(re.compile(pattern), words_of(text)) for pattern, text in found]
 
 
-def _has_label(labels: Sequence[re.Pattern[str]], cells: Sequence[str]) -> bool:
+def label_words(question: str, cells: Sequence[str]) -> frozenset[str]:
+    """Return the words of the dates and numbered names of a question that cells have."""
     text = " ".join(cells).casefold()
-    return any(label.search(text) for label in labels)
+    held = (words for pattern, words in _labels(question) if pattern.search(text))
+    return frozenset[str]().union(*held)
 
 
 def with_column(words: Words, found: Found) -> Found:

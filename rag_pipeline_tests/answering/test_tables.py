@@ -1,5 +1,8 @@
+import re
+
 import pytest
 
+from rag_pipeline.answering.quantities.dates import ways_to_write
 from rag_pipeline.answering.tables import tables_of
 from rag_pipeline.datamodels import Document
 from rag_pipeline_tests.testing.answers import answered
@@ -213,3 +216,42 @@ def test_each_side_of_a_comparison_has_the_row_of_its_sheet():
         ("Leer", 1),
         ("Emden", None),
     ]
+
+
+WEATHER = (
+    "| Day | Rain | Guest |\n| --- | --- | --- |\n| 16.03.2025 | 1.5 | Ada |\n"
+    "| 17.03.2025 | 5.4 | Bo |\n| 17.04.2025 | 4.1 | Cy |\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "days"),
+    [
+        ("Which rain fell on 17 March 2025?", ["17.03.2025"]),
+        ("Welcher Guest kam am 17. April 2025?", ["17.04.2025"]),
+        ("How many guests came in March 2025?", ["16.03.2025", "17.03.2025"]),
+        ("How many guests came in April 2025?", ["17.04.2025"]),
+    ],
+)
+def test_a_date_or_month_of_a_question_chooses_the_rows_that_write_it_in_digits(question, days):
+    cited = [c.text.split(" ")[1] for c in answered(question, WEATHER).citations]
+    assert [day for day in cited if day != "Day"] == days
+
+
+def test_a_numbered_name_of_four_digits_leaves_out_rows_with_another():
+    text = "| Order | Driver | Weight |\n| --- | --- | --- |\n"
+    text += "| 4538 | Fenn | 4539 kg |\n| 4539 | Birch | 80 kg |\n"
+    cited = [c.text for c in answered("Who drove order 4539?", text).citations]
+    assert cited == ["| 4539 | Birch | 80 kg |", "| Order | Driver | Weight |"]
+
+
+@pytest.mark.parametrize(
+    ("written", "is_same"),
+    [
+        ("17.03.2025", True), ("2025-03-17", True), ("17/3/25", True), ("17 mar 2025", True),
+        ("17. märz 2025", True), ("117.03.2025", False), ("2025-03-18", False),
+        ("17.03.2024", False), ("2025-03", False),
+    ],
+)  # fmt: skip
+def test_a_date_is_written_in_many_ways(written, is_same):
+    assert bool(re.search(ways_to_write(("date", 3, 17, 2025)), written)) == is_same

@@ -64,6 +64,27 @@ def dates_in(text: str) -> Iterator[Found]:
         yield *match.span(), ("clock", _minutes(match))
 
 
+def ways_to_write(value: FactValue) -> str:
+    """Return a pattern in lower case of a date or month, in digits and with the month's names.
+
+    A month is also found in its dates. A text writes the day before the month, or as in ISO 8601.
+    """
+    kind, *numbers = value
+    if kind not in ("date", "month"):
+        return "(?!)"
+    month, *others = map(int, numbers)
+    day = rf"0?{others.pop(0)}" if kind == "date" else r"\d{1,2}"
+    year = str(others[0]) if others else _YEAR
+    short = rf"(?:{year[:2]})?{year[2:]}" if others else r"(?:\d\d)?\d\d"
+    optional = "" if kind == "date" else "?"
+    return (
+        rf"(?<![\d.])(?:(?:{day}[./]){optional}0?{month}[./]{short}"
+        rf"|{year}-{month:02}(?:-{day}){optional}"
+        rf"|(?:{day}(?:st|nd|rd|th|\.)? ){optional}(?:{_NAMES[month - 1]})(?: {year})"
+        rf"{'' if others else '?'})(?![\d-])"
+    )
+
+
 def _date(match: re.Match[str]) -> FactValue | None:
     if match["full"]:
         first, second = int(match["first"]), int(match["second"])
