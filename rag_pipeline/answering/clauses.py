@@ -22,8 +22,27 @@ _NO_NEGATION = re.compile(
     r"\bnicht zuletzt\b|\bnot to mention\b"
 )
 _NEITHER = re.compile(r"\b(neither|weder)\b([^.;]*?)\b(?:nor|noch)\b")
+_ORDERED = tuple(
+    (re.compile(pattern), order)
+    for pattern, order in (
+        (r"\bes sei denn, (?:dass )?", "es sei denn "),
+        # A clause that leads: "unless she objects, it passes" is "it passes unless she objects".
+        (r"(^|[.;!?\n] ?)((?:if|unless|provided|even (?:if|when)|save for|except for|wenn|falls|"
+         r"sofern|soweit|auch wenn|selbst wenn)\b[^,.;]*), ([^.;!?\n]+)", r"\1\3 \2"),
+        (r"(^|[.;!?\n] ?)((?:since|because|as|while|although|though|"
+         r"obwohl|weil|da|während)\b[^,.;]*),", r"\1\2;"),
+        (r", (?=(?:so|as|because|since|denn|weil|da) )|,? (?:außer dass|except that) ", "; "),
+        (r", ((?:not|nicht) [^,.;]+), (?:but|sondern)\b", r"; \1; "),
+        # "The firm, which sells no chairs, repairs them", and "it is forbidden, the door to open".
+        (r", ((?:der|die|das|den|dem|deren|dessen) [^,.;\n]{5,120}(?:t|en)), "
+         r"(?=[a-zäöü])([^.;!?\n]*)", r" \2; \1"),
+        (r"\b(everyone|everybody|anyone|all|none|nobody) but\b", r"\1 except"),
+        (r"\b(es ist (?:nicht )?\w+), (?=[^.;]*\bzu \w+en\b)", r"\1 "),
+    )
+)  # fmt: skip
+"""Orders of clauses, and the order in which they are read."""
 _REWORDED = {
-    "cancelled": r"\b(?:(?:is|are|was|were|been) off|call(?:s|ed)? off)\b",
+    "cancelled": r"\b(?:(?:is|are|was|were|been) off(?![ -]limits)|call(?:s|ed)? off)\b",
     "rejected": r"\b(?:turn|vot)(?:e?s|ed)? down\b|\b(?:vot|decid)ed against\b|"
     r"\bstimm\w+ (?:\w+ )?gegen\b",
     "approved": r"\bvot(?:es?|ed) (?:for|in favour of)\b|\bstimm\w+ (?:\w+ )?für\b",
@@ -31,11 +50,21 @@ _REWORDED = {
     "ausgeschaltet": r"\b(?:switch|turn)(?:es|s|ed)? (?:it )?off\b",
     "held": r"\b(?:take|takes|taking|took) place\b",
     "not": r"\bfail(?:s|ed)? to\b",
+    "none": r"\bnot (?:a single|one)\b|\bnicht eine?[rs]?\b(?= (?:de[rs]|einzige\w*)\b)",
     "some": r"\bnot (?:all|every|each)\b|\bnicht (?:alle|jede)",
     "excluded": r"\brul(?:es?|ed) out\b|\b(?:left|leaves?) out\b",
     "gratis": r"\b(?:free of charge|at no (?:extra |additional )?(?:cost|charge)|for free)\b|"
     r"\bkoste[nt]+ nichts\b|\bcosts? nothing\b|(?<!-)\bfree\b(?! (?:to|from|of|time))(?!-)",
     "kostenpflichtig": r"\bcosts? extra\b|\bfor a fee\b|\bgegen (?:gebühr|aufpreis|entgelt)\b",
+    "not changed": r"\b(?:remain\w*|stay\w*|kept) (?:unchanged|constant|the same)\b",
+    "prohibited": r"\boff[ -]limits\b",
+    # "Must not" forbids, but "not have to" leaves the choice.
+    " optional": r"\b(?:left|up) to (?:\S+ ){1,4}(?:choice|discretion)\b|\b(?:may|can), but "
+    r"(?:\w+ )?not (?:\w+ )?to,|\bkönnen, müssen aber nicht\b|\b(?:need not|no need to|unnecessary|"
+    r"(?:no|not an?) (?:obligation|requirement) to)\b|(?:\bnot|n['’]t) (?:(?:have|need|"
+    r"oblige[ds]|required?|compelled) to|mandatory|compulsory|obligatory|required|necessary|"
+    r"needed)\b|\b(?:muss|müssen|braucht|brauchen) (?:\w+ )??nicht\b|"
+    r"\bnicht (?:verpflichtet|zwingend|verpflichtend|nötig|erforderlich|notwendig)\b",
     "always": r"\b(?:in (?:any|every|each|all) cases?|without exception|(?:in|auf) jede[mn] fall|"
     r"ohne ausnahme)\b",
     "maximum ": r"\b(?:höchst|maximal)(?=[a-zäöü]{4})",
@@ -49,7 +78,7 @@ _PARTICLES = frozenset(
 _LEAST = re.compile(
     r"\bno(?:t|thing)? (?:less|fewer|earlier|sooner) than\b|\bat least\b|\bminimum\b|"
     r"(?<!\bno )(?<!\bnot )\b(?:more than|exceeds?|over(?= \d))\b|\bor more\b|\boder mehr\b|"
-    r"(?<!nicht )\bmehr als\b|\b(?:mindestens|wenigstens|frühestens)\b|"
+    r"(?<!nicht )\bmehr als\b|\b(?:mindestens|wenigstens|frühestens)\b|nicht unterschreit\w+|"
     r"\bup to(?=(?: \S+){1,3} (?:before|prior to)\b)|"
     r"\buntil(?=(?: \S+){1,3} (?:before|prior to)\b)|\bbis(?=(?: \S+){1,3} vor\b)"
 )
@@ -58,16 +87,16 @@ _MOST = re.compile(
     r"\bmaximum\b|\b(?:less|fewer) than\b|\bup to\b|\bwithin\b|\b(?:not|nicht) (?:to )?exceed\b|"
     r"\bor (?:less|fewer)\b|\boder weniger\b|"
     r"\b(?:höchstens|maximal|spätestens|innerhalb|binnen)\b|\bweniger als\b|\bbis zu\b|"
-    r"\bnicht mehr als\b"
+    r"\bnicht mehr als\b|\bnicht (?:übersteig|überschreit)\w+"
 )
 ALL = re.compile(
     r"\b(?:all|every\w*|any(?:one|body)|each|always|both|at any time|"
     r"alle[nrs]?|jede[mnrs]?|beide[nrs]?|sämtliche\w*|stets|immer|jederzeit)\b"
 )
 SOME = re.compile(
-    r"\b(?:some|several|(?<!at )most|majority|a number of|\d+ of (?:the )?\d+|sometimes|"
-    r"occasionally|usually|einige\w*|manche\w*|manchmal|meiste\w*|meist|mehrheit|teilweise|"
-    r"gelegentlich)\b"
+    r"\b(?:some|several|(?<!at )most|majority|(?<!a )few|wenige|a number of|"
+    r"\d+ of (?:the )?\d+|sometimes|occasionally|usually|einige\w*|manche\w*|"
+    r"manchmal|meiste\w*|meist|mehrheit|teilweise|gelegentlich)\b"
 )
 ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschließlich|lediglich)\b")
 MODAL = re.compile(
@@ -76,20 +105,22 @@ MODAL = re.compile(
 )
 _NO_CONTENT = re.compile("|".join(p.pattern for p in (_NEGATION, ALL, SOME, ONLY, MODAL)))
 _WITHOUT = (
-    r"without|with no|except(?: for)?|with the exception of|unless|other than|apart from|"
-    r"instead of|rather than|ohne|außer(?! der)|bis auf|mit ausnahme (?:von|der|des)|es sei denn|"
-    r"(?:an)?statt(?= (?:de[rs]|eine[rs])\b)|anstelle"
+    r"without|with no|except(?: for)?|save for|with the exception of|unless|other than|apart from|"
+    r"instead of|rather than|ohne|außer(?! der (?:reihe|stadt|welt))(?! betrieb)|bis auf|"
+    r"mit ausnahme (?:von|der|des)|es sei denn|(?:an)?statt(?= (?:de[rs]|eine[rs])\b)|anstelle"
 )
 _VERB_AFTER = r"\b(?:darf|dürfen|kann|können|muss|müssen|soll|sollen|ist|sind|wird|werden|gibt)\b"
 """A verb that ends a phrase at the beginning of a German clause."""
 _ASIDE = re.compile(
-    rf"\b(?P<no>{_WITHOUT})\b(?:(?!{_VERB_AFTER})[^,;.])*|"
-    r"\b(?P<even>even (?:if|when)|auch wenn|selbst wenn)\b[^,;.]*|"
-    r"\b(?P<if>if|when|where|provided|falls|wenn|sofern|soweit)\b[^,;.]*|\b(?:which|who)\b[^,;.]*|"
+    rf"\b(?P<no>{_WITHOUT})\b(?:(?<=außer)(?: de[mnr])? \w+|(?:(?!{_VERB_AFTER})[^,;.])*)|"
+    r"\b(?P<even>even (?:if|when|with(?!out))|auch (?:wenn|bei)|selbst (?:wenn|bei))\b[^,;.]*|"
+    r"\b(?P<if>if|when|where|provided|(?<!\w )falls|"
+    r"wenn|sofern|soweit)\b[^,;.]*|\b(?:which|who)\b[^,;.]*|"
     r"^\s*(?P<first>wird|werden|ist|sind|war|hat|haben|kann|soll|muss|darf)\b[^,;.]*(?=,)"
 )
+_ONLY_IF = ("provided", "sofern")
 _UNLESS = ("unless", "es sei denn")
-_EXCEPTS = re.compile(r"except|with the exc|other than|apart from|außer|bis auf|mit ausnahme")
+_EXCEPTS = re.compile(r"except|save for|with the exc|other than|apart|außer|bis auf|mit ausnahme")
 _BREAK = re.compile(
     r"[;!?\n]|(?<!\b\d)(?<!\b\d\d)[.:](?!\d)|,? (?=nor\b)|"
     r"\b(?:but|whereas|although|though|however|aber|sondern|jedoch|obwohl)\b|"
@@ -103,7 +134,7 @@ _PREFIX = re.compile(r"^(?:un|in|il|im|ir|non-?|dis|miss?|nicht-?)(?=\w{4})")
 _ABLE = re.compile(r"[ai]ble$|(?:lässig|bar)(?:e[mnrs]?)?$")
 """The end of an adjective that a prefix denies: "impassable", "unzulässig"."""
 _SUFFIX = re.compile(r"(?<=\w{3})(?:less|los|frei)(?:e[mnrs]?)?$")
-_LIGHT = frozenset(
+LIGHT = frozenset(
     "right rights authority power circumstances event case way recht befugnis required needed "
     "necessary possible available valid nötig erforderlich notwendig möglich".split()
 )
@@ -139,6 +170,8 @@ def clauses(text: str, other: str) -> Iterator[Clause]:
     `other` is the text to compare with. If it has "safe", "unsafe" counts as a negation.
     """
     words = frozenset(WORD.findall(other))
+    for pattern, order in _ORDERED:
+        text = pattern.sub(order, text)
     text = _NO_NEGATION.sub(" ", text)
     for word, wording in _REWORDED.items():
         text = compiled(wording).sub(word, text)
@@ -168,7 +201,11 @@ def clauses(text: str, other: str) -> Iterator[Clause]:
                     condition = _clause(part[begin : aside.end()], words, True, False)
                     yield condition._replace(is_condition=True)
                 whole = (*main.words, *clause.words)
-                clause = clause._replace(words=whole, exception=clause.words)
+                named = tuple(word for word in clause.words if word not in LIGHT)
+                clause = clause._replace(words=whole, exception=named)
+            elif aside["if"] and (aside["if"] in _ONLY_IF or main.restricted):
+                whole = (*main.words, *clause.words)
+                yield clause._replace(words=whole, negative=main.negative)
             yield clause._replace(is_condition=bool(aside["if"] or aside["first"]))
 
 
@@ -201,7 +238,7 @@ def _clause(text: str, other: frozenset[str], negative: bool, excepts: bool) -> 
             content.append(word)
     denied = []
     for at, both in denials:
-        after = [word for word in content[at:] if word not in _LIGHT]
+        after = [word for word in content[at:] if word not in LIGHT]
         after = after if _NOBODY.search(text) else after[:_NEAR]
         denied += after
         if both or not after:

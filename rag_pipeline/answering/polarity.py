@@ -8,21 +8,28 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from rag_pipeline.answering.clauses import ALL, MODAL, ONLY, SOME, Clause, clauses
+from rag_pipeline.answering.clauses import ALL, LIGHT, MODAL, ONLY, SOME, Clause, clauses
 from rag_pipeline.answering.quantities.facts import facts, number_of, plain
 from rag_pipeline.answering.quantities.numbers import FactValue
 from rag_pipeline.answering.quantities.values import Quantity, bound_of
 from rag_pipeline.answering.reading import SentenceEmbed
 from rag_pipeline.answering.words import WORD, same_word, sense_of, stems
 
-_FROM = re.compile(r"(?i)\b(?:after|from|following|since|nach|ab|seit|über)\s+(?:the |dem |der )?$")
-_TO = re.compile(r"(?i)\b(?:before|until|by|prior to|vor|bis|unter)\s+(?:the |dem |der |zum )?$")
+_FROM = re.compile(
+    r"(?i)\b(?:after|from|following|since|(?:high|long|larg|great)er than|nach|ab|"
+    r"seit|über)\s+(?:the |dem |der )?$"
+)
+_TO = re.compile(
+    r"(?i)\b(?:before|until|by|prior to|(?:low|short|small)er than|vor|bis|"
+    r"unter)\s+(?:the |dem |der |zum )?$"
+)
 _MORE = re.compile(
-    r"(?i)(?: \w+)?\s+(?:or|and) (?:above|over|older)\b|\s+(?:oder|und) (?:darüber|älter|mehr)\b"
+    r"(?i)(?: \w+)?\s+(?:or|and) (?:above|over|older)\b|\s+(?:oder|und) (?:darüber|älter|mehr)\b|"
+    r"\s+nicht unterschreit"
 )
 _LESS = re.compile(
     r"(?i)(?: \w+)?\s+(?:or|and) (?:below|under|younger)\b|"
-    r"\s+(?:oder|und) (?:darunter|jünger)\b"
+    r"\s+(?:oder|und) (?:darunter|jünger)\b|\s+nicht (?:übersteig|überschreit)"
 )
 _LAST = re.compile(
     r"(?i)\b(?:up to|until|as late as|no later than|at the latest|bis(?: zu)?|spätestens)\s+$"
@@ -32,10 +39,12 @@ _SIDES = {
     "before": r"before|prior to|until|vor|bis",
     "after": r"after|following|upon|nach|seit",
     "during": r"during|while|während",
+    "above": r"above|exceed(?:s|ed|ing)?|über",
+    "below": r"below|beneath|unter",
 }
 _SIDE = re.compile(
     r"\b(?:" + "|".join(f"(?P<{side}>{words})" for side, words in _SIDES.items()) + r")\b"
-    r"(?P<event>(?: [^\W\d]+){1,4})"
+    r"(?P<event>(?: [^\W\d]+){1,6})"
 )
 _FEW = re.compile(r"\b(?:some|several|sometimes|einige\w*|manche\w*|manchmal|teilweise)\b")
 """Words of a part that says nothing about the rest."""
@@ -47,6 +56,7 @@ _OPTION = re.compile(
     r"\b(?:may|can|optional(?:ly)?|voluntary|allowed|permitted|free to|darf|dürfen|kann|können|"
     r"freiwillig|erlaubt|gestattet)\b"
 )
+_EXEMPT = re.compile(r"\b(?:exempt\w*|waived?|befreit)\b")
 _YES_OR_NO = re.compile(
     r"(?i)\W*(?:may|can|could|must|shall|should|is|are|were|do|does|did|has|have|will|would|"
     r"darf|dürfen|kann|können|muss|müssen|soll|sollen|ist|sind|hat|haben|wird|werden|gibt|"
@@ -73,7 +83,7 @@ def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None
     "at most", "before" and "after" the same event, or "all" and "some" or "only". For a statement
     in another language, `embed` gives vectors. Then the most similar clauses are the closest ones.
     """
-    said, held = statement.casefold(), passage.casefold()
+    said, held = statement.lower(), passage.lower()  # "ß" stays "ß"
     all_words = WORD.findall(held)
     held_clauses = [clause for clause in clauses(held, said) if clause.words]
     opposite = {True: False, False: False}
@@ -128,7 +138,8 @@ def _closest(clause: Clause, held: Sequence[Clause], passage: Sequence[str]) -> 
     ]
     most = max(shared)
     # The verb may be another one with a sense of its own: "possible" and "excluded".
-    known = [w for w in clause.words if not sense_of(w) or _shared([w], passage)]
+    known = [w for w in clause.words if w not in LIGHT]
+    known = [w for w in known if not sense_of(w) or _shared([w], passage)]
     closest = [c for c, n in zip(held, shared, strict=True) if n == most]
     own = [len(c.words) - len(c.exception) for c in closest]
     closest = [c for c, n in zip(closest, own, strict=True) if n == min(own)]
@@ -149,10 +160,12 @@ def _shared(words: Sequence[str], others: Sequence[str]) -> int:
 
 
 def _is_opposite(one: Clause, other: Clause, focused: bool = True) -> bool:
+    side = _on_other_side(one.text, other.text, focused)
     differs = (one.negative != other.negative) ^ _has_opposite(one.words, other.words)
     denying, denied = (one, other) if one.negative else (other, one)
     if (
         focused
+        and not side
         and one.negative != other.negative
         and not _ALLOWED.intersection(filter(None, map(sense_of, denying.words)))
         and not any(same_word(word, held) for word in denying.denied for held in _predicate(denied))
@@ -161,6 +174,9 @@ def _is_opposite(one: Clause, other: Clause, focused: bool = True) -> bool:
     counts = [{q.value for q in facts(c.text) if number_of(q.value)} for c in (one, other)]
     if all(counts) and counts[0].isdisjoint(counts[1]):
         differs = False  # Two counts tell of two groups: "forty may" and "sixty may not".
+    for free, held in ((one, other), (other, one)):
+        if "optional" in free.text and (held.exception or _EXEMPT.search(held.text)):
+            differs = False  # "Need not register" is "may come without registration".
     if (SOME.search(one.text) and other.restricted) or (
         _FEW.search(one.text) and _FEW.search(other.text)
     ):
@@ -168,9 +184,7 @@ def _is_opposite(one: Clause, other: Clause, focused: bool = True) -> bool:
     if one.negative and other.restricted and _shared(one.words, other.words) < len(one.words):
         differs = False  # "Only members may" and "guests may not".
     # "More than eight may not" is "no more than eight may".
-    differs ^= _is_bounded_otherwise(one.text, other.text) or _on_other_side(
-        one.text, other.text, focused
-    )
+    differs ^= _is_bounded_otherwise(one.text, other.text) or side
     return (
         (differs and not (one.restricted and (one.negative or other.restricted)))
         or _has_other_modal(one, other)
@@ -194,12 +208,10 @@ def _has_other_modal(one: Clause, other: Clause) -> bool:
     """Return whether one clause is a duty and the other only a permission."""
     if one.negative or other.negative or one.restricted or other.restricted:
         return False
-    duty, option = bool(_DUTY.search(one.text)), bool(_OPTION.search(one.text))
-    is_duty, is_option = bool(_DUTY.search(other.text)), bool(_OPTION.search(other.text))
-    return (duty, option, is_duty, is_option) in (
-        (True, False, False, True),
-        (False, True, True, False),
-    )
+    both = ((one.text, other.text), (other.text, one.text))
+    duty = [bool(_DUTY.search(a) or ("shall" in a and "optional" in b)) for a, b in both]
+    option = [bool(_OPTION.search(a)) for a, _ in both]
+    return duty == option[::-1] and duty[0] != duty[1]
 
 
 def _predicate(clause: Clause) -> tuple[str, ...]:
@@ -213,8 +225,8 @@ def _predicate(clause: Clause) -> tuple[str, ...]:
 def _has_opposite(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
     """Return whether an odd number of words has only its opposite in the other clause."""
     one, other = (
-        {(s.group, s.side) for w in ws if (s := sense_of(w)) and not s.negates}
-        for ws in (words, others)
+        {(s.group, s.side) for w in ws if (s := sense_of(w)) and not s.negates and w not in both}
+        for ws, both in ((words, others), (others, words))
     )
     groups = {group for group, _ in one} & {group for group, _ in other}
     return (
@@ -250,14 +262,21 @@ def _sides(text: str) -> Iterator[tuple[str, list[str]]]:
     for found in _SIDE.finditer(text):
         words = [word for word in WORD.findall(found["event"]) if stems(word)]
         if words:
-            yield next(side for side in _SIDES if found[side]), words[:2]
+            yield next(side for side in _SIDES if found[side]), words[:3]
 
 
 def _is_bounded_otherwise(one: str, other: str) -> bool:
     """Return whether a quantity is a minimum in one clause and a maximum in the other."""
     limits, others = ({q.value: bound for q, bound in _limits(text)} for text in (one, other))
     both = limits.keys() & others.keys()
-    return any(limits[value] != others[value] for value in both)
+    return any(limits[value] != others[value] for value in both) or any(
+        least == "least" != most
+        and value[0] == end[0]
+        and (number_of(value) or 0) > (number_of(end) or 0)
+        for ones, twos in ((limits, others), (others, limits))
+        for value, least in ones.items()
+        for end, most in twos.items()
+    )
 
 
 def _limits(text: str) -> Iterator[tuple[Quantity, str]]:

@@ -34,7 +34,7 @@ encourag ermutig empfehl > discourag abrat abgerat
 _OPPOSITE = """
 increas rise risen rose rais grow grew grown higher steig stieg gestieg erhöh wachs wuchs höher
 zunehm zunahm zugenomm > decreas fell fallen drop declin reduc lower shrink shrank sink sank gesunk
-senk gesenk niedrig gering verringer abnehm abnahm abgenomm reduzier;
+senk gesenk zurückging niedrig gering verringer abnehm abnahm abgenomm reduzier;
 open öffn geöffn offen > close clos shut schließ geschloss;
 begin begun began start commenc beginn begonn anfang > end ended finish conclud endet ende endete;
 last letzt > first erst; earlier early früh > late later spät;
@@ -67,6 +67,8 @@ automatic automatisch > manual manuell;
 north northern nord nördlich > south southern süd südlich;
 east eastern ost östlich > west western westlich; heavy schwer > light leicht;
 send sent schick receiv empfang empfäng; presen anwesend > absen abwesend;
+valid gültig wirksam gilt gelt > void invalid nichtig laps ungültig unwirksam;
+available accessib verfügbar zugänglich > block lock sperr gesperr;
 import einfuhr > export ausfuhr; online > offline; summer sommer > winter; even > odd
 """
 """Groups "word > opposite". Only a word of both sides together makes two statements opposite."""

@@ -124,18 +124,21 @@ def test_a_sentence_in_the_other_language_is_judged_by_its_facts(passage, monkey
     reading.multilingual.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["polarity_seen.tsv", "polarity_unseen.tsv"])
+@pytest.mark.parametrize("name", ["polarity_seen.tsv", "polarity_unseen.tsv", "polarity_scope.tsv"])
 def test_of_the_labelled_pairs_95_percent_have_the_right_polarity(name):
-    """The pairs were labelled before the rules were written; the rules were fitted to the seen."""
+    """The pairs were labelled before the rules were written; the rules were fitted to the seen.
+
+    The third file is about the scope of negations, duties, bounds and exceptions.
+    """
     lines = Path(__file__).with_name(name).read_text("utf-8").splitlines()[1:]
     pairs = [line.split("\t") for line in lines]
-    assert len(pairs) == 100
+    assert len(pairs) == (78 if "scope" in name else 100)
     wrong = [
         (statement, sentence, label)
         for statement, sentence, label in pairs
         if (judge(sentence, statement, 0.5) == "supported") != (label == "yes")
     ]
-    assert len(wrong) <= 5, wrong
+    assert len(wrong) <= len(pairs) // 20 + (len(pairs) % 20 > 0), wrong
 
 
 def test_a_denial_elsewhere_in_the_passage_denies_nothing():
