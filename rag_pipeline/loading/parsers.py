@@ -264,7 +264,7 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 
 PARSER_VERSIONS = {
-    ".pdf": 9,
+    ".pdf": 10,
     **dict.fromkeys((".eml", ".msg"), 5),
     **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 6),
     ".xlsx": 5,

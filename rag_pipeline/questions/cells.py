@@ -18,6 +18,8 @@ from rag_pipeline.loading.quality import dictionary
 
 _MOST = 3
 """Maximum number of questions about the tables of a document."""
+_LONGEST_HEAD = 5
+"""Maximum number of words of a column's heading."""
 _LONGEST = 60
 """Maximum characters of a cell in a question or an answer."""
 _RULE = re.compile(r"\|(?:\s*:?-{3,}:?\s*\|)+")
@@ -48,9 +50,9 @@ _DOER = frozenset(
     "seller manufacturer vendor tester reviewer approver supervisor landlord tenant".split()
 )
 _OF = frozenset(
-    "meaning name title role status weight size colour color length height width age capacity "
-    "author population purpose type model brand location address breed species position job "
-    "profession department area diameter power voltage origin branch office extension "
+    "meaning description name title role status weight size colour color length height width age "
+    "capacity author population purpose type model brand location address breed species position "
+    "job profession department area diameter power voltage origin branch office extension "
     "phone email telephone".split()
 )
 _FOR = frozenset(
@@ -150,7 +152,10 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
     # Layout alone tells the cells of a PDF. A split row has gaps, and a head is certain only above
     # figures: the first row of words may be a part of the table before.
     has_figures = any(all(re.search(r"\d", cell) for cell in c) for c in columns[1:])
-    if document.media_type == "application/pdf" and not (all(map(all, columns)) and has_figures):
+    is_certain = document.media_type != "application/pdf" or (
+        all(map(all, columns)) and has_figures
+    )
+    if not is_certain or any(len(cell.split()) > _LONGEST_HEAD for cell in head):
         return
     named = 1 if all(re.fullmatch(r"\S*\d\S*|", cell) for cell in columns[0]) else 0
     # A row of a log has a date and no name: "Rolo, 7 January".
@@ -182,7 +187,7 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
             question = _under(head[column], f"“{name}”")  # the size is not of the place
         if len(head) == 2 and _FORM.fullmatch(head[1]):
             question = of_form.format(name)
-        if re.search(r"\w", said) and len(said) <= _LONGEST and question:
+        if re.search(r"\w", said) and "![" not in said and len(said) <= _LONGEST and question:
             yield Cell(body[number], said, question, language)
 
 
@@ -195,7 +200,7 @@ def _is_head(cells: Sequence[str]) -> bool:
 
 
 def _is_name(cell: str) -> bool:
-    plain = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]", cell)
+    plain = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]|!\[", cell)
     return bool(plain) and len(cell) <= _LONGEST and not (_SUM.fullmatch(cell) or quantities(cell))
 
 

@@ -89,6 +89,7 @@ _LED = re.compile(
 )
 """Words before a clause that is a sentence by itself: "However, …", "Each party agrees that …"."""
 _SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
+_FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINKS = {*"of the and for in to on a an with by der die das des und für von zur zum".split()}
 READ = ("en", "de")
 """Languages that the rules read."""
@@ -128,7 +129,8 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         return title.lower() if language == "en" and is_in_text else title
 
     is_markdown = next(headings(text), None) is not None
-    sections = list(sections_of(text, spans))
+    # A section that ends with code is not whole without it.
+    sections = [s for s in sections_of(text, spans) if not _FENCE.match(document.text, s[2])]
     often = Counter([document.title, *(head for head, *_ in sections)])
     for head, begin, past, is_marked in sections:
         begin = past - len(text[begin:past].lstrip())

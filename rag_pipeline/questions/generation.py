@@ -117,13 +117,16 @@ def make_questions(
         for number, fact in enumerate(tried):
             progress(len(documents) + number, len(documents) + len(tried))
             said = fact.kind, fact.question, fact.answer.casefold()
-            is_told = not fact.quantity and (said in told or asked[fact.question] >= _ASKED_ALIKE)
+            place = fact.document_id, fact.start, fact.end
+            is_told = not fact.quantity and (
+                said in told or place in told or asked[fact.question] >= _ASKED_ALIKE
+            )
             is_listed = fact.kind in _LISTED
             if is_told or (is_listed and len(listed) >= wanted):
                 certifier.refuse("asked already")
                 continue
             if query := _certified(fact, names[fact.document_id], certifier):
-                told.add(said)
+                told |= {said, place}
                 asked[fact.question] += bool(fact.question)
                 keep(_row(fact, query), listed if is_listed else rows)
             if len(rows) >= wanted:

@@ -20,7 +20,7 @@ _CLAUSE = re.compile(
 )
 """The number and heading of a clause on its first line: "7. Governing Law. This Agreement …"."""
 _ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")
-_MARKS = re.compile(r"\*{1,3}|(?<!\w)_|_(?!\w)|`")
+_MARKS = re.compile(r"\*{1,3}|(?<![\w`])_(?=[^\s_`][^_`\n]*_(?![\w`]))|(?<=[^\s_`])_(?![\w`])|`")
 HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t]+)?(.{3,80})")
 _MARKUP = re.compile(
     r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”|"

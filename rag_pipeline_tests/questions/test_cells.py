@@ -69,6 +69,12 @@ LEVELS = """Die Stufen der Meldungen des Kernels sind in der Tabelle.
 | [KERN\\_INFO] | Nur zur Information |
 | KERN_SAME | " |
 """
+KEYS = """| Wheel | Zoom in and out at the present position |
+| --- | --- |
+| Shift + wheel | Move up or down |
+| Right button | Open menu |
+| Escape key | Close menu |
+"""
 MODEL = BOXES.replace("Where", "factor(stage)2 0.66730")
 LOG = "Date,Animal,Fee\n2025-01-07,Rolo,22\n2025-02-11,Nibbles,18\n2025-03-19,Hettie,22\n"
 TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Online ads | 4 |\n"
@@ -130,6 +136,12 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
             ("was steht bei „KERN_INFO“ unter „Description“", "Nur zur Information"),
         }),
         ("model.md", "text/markdown", MODEL, set()),
+        # A first row of sentences is no head, and a picture is neither name nor answer.
+        ("keys.md", "text/markdown", KEYS, set()),
+        ("icons.md", "text/markdown", BOXES.replace("small", "![s](s.png)"), {
+            ("what is listed under “Size” for “Shed”", "large"),
+            ("what is listed under “Power (hp)” for “Loft”", "9"),
+        }),
         # A log has no names of rows, and a sum or a repeated name is no row of its own.
         ("log.csv", "text/csv", LOG, set()),
         ("totals.md", "text/markdown", TOTALS, set()),

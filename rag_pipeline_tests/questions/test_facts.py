@@ -135,6 +135,8 @@ def test_a_comment_in_code_is_no_heading() -> None:
         ("The disk\n\nBackups are kept in the cellar of the house.", {"backups": 2}),
         ("### Disk copies\n\nDisk copies are kept in the cellar of the house.", {"disk copies": 1}),
         ("Backups are described in the guide for operators.", {}),
+        ("Or copy them by hand.\n\n```sh\ncopy a b\n```", {}),
+        ("Keys of backups start with `b_`, and names too with `b_`.", {"backups": 2}),
         ("This section explains the restoration of files.", {}),
         ("## Anna Trellis\n\nShe keeps the copies in the cellar of the house.", {"backups": 1}),
     ],
@@ -222,3 +224,9 @@ def test_the_section_of_a_sentence_is_its_heading(above: str, section: str) -> N
         f for f in read_facts(Document("a.md", "hash", text, "Casks")) if f.kind == "duration"
     )
     assert fact.section == section
+
+
+def test_an_answer_keeps_the_underscores_of_code_and_loses_those_of_stress() -> None:
+    text = "# Guide\n\n## Backups\n\nKeys of _all_ backups start with `b_`, and names with `n_`.\n"
+    (fact,) = facts(text, "section")
+    assert fact.answer == "Keys of all backups start with b_, and names with n_."

@@ -25,6 +25,10 @@ _MAX_TITLE = 300
 _TITLE_SCALE = 1.15
 
 
+_SPACED = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
+"""At least four single letters in a row."""
+
+
 def set_levels(blocks: Sequence[Block], title: Block | None) -> None:
     """Set each heading's level by its number, or else by its style."""
     headings = [block for block in blocks if block.kind == "heading" and block is not title]
@@ -118,5 +122,6 @@ def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
 
 
 def without_marks(title: str) -> str:
-    """Return a title without footnote marks at its end."""
-    return title.rstrip("∗*†‡§ ").strip()
+    """Return a title without footnote marks at its end and without spaces between its letters."""
+    joined = _SPACED.sub(lambda spaced: spaced[0].replace(" ", ""), title)
+    return joined.rstrip("∗*†‡§ ").strip()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag_pipeline.loading.pdf.headings import declared_title
+from rag_pipeline.loading.pdf.headings import declared_title, without_marks
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,8 @@ def test_file_names_and_placeholders_are_not_titles(title):
 )
 def test_a_title_is_kept(title):
     assert declared_title(f" {title}\n") == title
+
+
+def test_a_title_has_no_footnote_marks_and_no_spaced_letters():
+    assert without_marks("P h y M L 3.1 Manual ∗†") == "PhyML 3.1 Manual"
+    assert without_marks("Plan A B C") == "Plan A B C"
