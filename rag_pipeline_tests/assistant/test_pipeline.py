@@ -70,7 +70,7 @@ def test_what_the_assistant_itself_asks_is_searched_once_a_release(
     assert searched[-1] == "What does vibraphone airship mean?"
     assert again.passages and not first.answered
     newer = replace(released.release(), release_id="release-000099")
-    monkeypatch.setattr(released, "searched", lambda: newer)
+    monkeypatch.setattr(released, "searched_with_note", lambda: (newer, ""))
     assistant.ask("What does xylophone zeppelin mean?")
     assert searched.count("definitions") == 2
 
