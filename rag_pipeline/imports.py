@@ -17,6 +17,7 @@ from typing import Any
 from rag_pipeline.errors import ConfigError
 
 _LOCK = RLock()
+_LOADS = "__rag_pipeline_loads__"
 _log = logging.getLogger(__name__)
 
 CHUNKINGS = "rag_pipeline.chunkings"
@@ -118,13 +119,18 @@ class Postponed(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         with _LOCK:
-            if type(self) is Postponed:
-                self.__class__ = ModuleType  # type: ignore[assignment]
+            # Until its code has run, other threads wait here, and the code itself passes.
+            if type(self) is Postponed and not self.__dict__.get(_LOADS):
                 spec = self.__spec__
                 assert spec is not None
                 assert spec.loader is not None
-                spec.loader.exec_module(self)
-        return getattr(self, name)
+                vars(self)[_LOADS] = True
+                try:
+                    spec.loader.exec_module(self)
+                    self.__class__ = ModuleType  # type: ignore[assignment]
+                finally:
+                    del vars(self)[_LOADS]
+        return ModuleType.__getattribute__(self, name)
 
 
 def load_group(group: str, kind: type = object) -> Mapping[str, Any]:

@@ -2,8 +2,13 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
+
+from rag_pipeline.imports import postpone
 
 _NEVER = {
     *("great_expectations", "altair", "scipy.stats", "lance_namespace_urllib3_client"),
@@ -92,6 +97,31 @@ def test_what_was_postponed_is_there_when_it_is_asked_for():
         "assert not [n for n, m in sys.modules.items() if type(m) is Postponed]\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True)
+
+
+def test_a_second_thread_waits_until_a_postponed_package_is_loaded(tmp_path, monkeypatch):
+    (tmp_path / "late_package.py").write_text(
+        "import late_package, test_events\n"
+        "first = getattr(late_package, 'second', 1)\n"  # its own code does not wait
+        "test_events.begun.set()\n"
+        "assert test_events.go_on.wait(60)\n"
+        "second = 2\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    events = SimpleNamespace(begun=Event(), go_on=Event())
+    monkeypatch.setitem(sys.modules, "test_events", events)
+    postpone("late_package")
+    late = sys.modules.pop("late_package")
+    monkeypatch.setitem(sys.modules, "late_package", late)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(lambda: late.first)
+        assert events.begun.wait(60)
+        second = pool.submit(lambda: late.second)
+        assert not wait([second], 0.1).done  # without the lock, it fails at once
+        events.go_on.set()
+        assert (first.result(60), second.result(60)) == (1, 2)
+    with pytest.raises(AttributeError):
+        _ = late.third
 
 
 def test_pyarrow_starts_without_pandas_and_still_converts_to_it():
