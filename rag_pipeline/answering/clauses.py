@@ -37,7 +37,7 @@ _ORDERED = tuple(
         (r", ((?:der|die|das|den|dem|deren|dessen) [^,.;\n]{5,120}(?:t|en)), "
          r"(?=[a-zäöü])([^.;!?\n]*)", r" \2; \1"),
         (r"\b(everyone|everybody|anyone|all|none|nobody) but\b", r"\1 except"),
-        (r"\b(es ist (?:nicht )?\w+), (?=[^.;]*\bzu \w+en\b)", r"\1 "),
+        (r"\b(es ist (?:nicht )?\w+), (?=[^.;]{0,120}\bzu \w+en\b)", r"\1 "),
     )
 )  # fmt: skip
 """Orders of clauses, and the order in which they are read."""
