@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -97,6 +97,7 @@ class Release:
     files: Hashes
     """SHA-256 and size of every file of the pinned tables, by path in the store."""
     format: int = FORMAT
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     def typed_settings(self) -> ReleaseSettings:
         """Parse the settings. Raise ConfigError if a method is not installed."""

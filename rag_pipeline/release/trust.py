@@ -82,6 +82,8 @@ def _named(value: object, place: str) -> Iterator[tuple[str, str, bool]]:
             if any(map(_NAMED.fullmatch, where.split("."))) or any(map(_ADDRESS.match, shown)):
                 yield where, " ".join(shown), name in fields and part == fields[name].default
         else:
+            if isinstance(part, BaseModel):  # a key of an inner model is for its own provider
+                yield f"{where}.provider", str(provider_of(part)), True
             yield from _named(part, where)
 
 

@@ -66,8 +66,8 @@ class PinnedDocuments:
 
     @property
     def name(self) -> str:
-        """Return the name of the table with the version."""
-        return f"{self._table.name}-{self._version}"
+        """Return the name of the table with its identity and the version."""
+        return f"{self._table.name}-{self._table.identity}-{self._version}"
 
     def for_server(self, most: int, mapped: MappedFolder) -> "PinnedDocuments":
         """Return a reader of a mapped file of all documents, unless they exceed `most` bytes."""

@@ -19,6 +19,7 @@ from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.reranking.late_interaction import Weights, token_weights
 from rag_pipeline.store.lance import data_files, id_filter, table_name
+from rag_pipeline.store.tables import identity_of
 
 RESIDENT_BYTES = 400 << 20
 """Maximum size in bytes of the vectors in memory, and of a server's rows in memory.
@@ -123,8 +124,8 @@ class Index:
 
     @property
     def name(self) -> str:
-        """Return the name of the table with its version."""
-        return f"{table_name(self.table)}-{self.table.version}"
+        """Return the name of the table with its identity and version."""
+        return f"{table_name(self.table)}-{identity_of(self.table.schema)}-{self.table.version}"
 
     def for_server(self, mapped: MappedFolder | None = None) -> "Index":
         """Return the index with its rows in memory, unless they exceed `RESIDENT_BYTES`.

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
+
+from pydantic import ConfigDict
 
 from rag_pipeline.config import Configuration
 from rag_pipeline.search.copies import copies_matching, find_copies
@@ -23,6 +26,7 @@ class Pinned:
     rows: int
     documents_version: int | None = None
     """Version of the documents table, which holds the cited texts."""
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
 
 def pin(workspace: Workspace, configuration: Configuration) -> Pinned:

@@ -108,7 +108,7 @@ class Guards:
                     reason = dify.refusal(refused.status, refused.reason, has_token)
                 await JSONResponse(reason, refused.status, refused.headers)(scope, receive, reply)
             finally:
-                seconds = time.perf_counter() - started
+                seconds = (reply.ended or time.perf_counter()) - started
                 if self._count_reply is not None:
                     self._count_reply(scope["path"], reply.status or 500, seconds, reply.queued)
                 asked = {"method": scope["method"], "path": logged(scope["path"])}
@@ -160,10 +160,13 @@ class Guards:
             work.clear()
             raise
         finally:
+            reply.ended = time.perf_counter()
             # A client that goes away must not begin other work before its threads end.
-            left = [asyncio.wrap_future(one) for one in work if not one.done()]
-            await asyncio.wait(left) if left else None
-            self.turns.end(client)
+            left = [] if reply.is_whole else [asyncio.wrap_future(f) for f in work if not f.done()]
+            try:
+                await asyncio.gather(*left, return_exceptions=True)
+            finally:
+                self.turns.end(client)
 
     def _count(self, client: str, change: int) -> None:
         self._running[client] += change
@@ -271,6 +274,9 @@ class _Reply:
         self._send = send
         self._header = (b"x-request-id", request_id.encode())
         self.status = 0
+        self.is_whole = False
+        self.ended = 0.0
+        """The time when its work ended, or 0."""
         self.queued = 0.0
         """Seconds that the request waited for its turn."""
 
@@ -278,6 +284,8 @@ class _Reply:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message = {**message, "headers": [*message["headers"], self._header]}
+        elif not message.get("more_body"):
+            self.is_whole = True
         await self._send(message)
 
 

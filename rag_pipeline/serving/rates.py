@@ -12,8 +12,8 @@ class Buckets:
     """A token bucket for each name.
 
     Its capacity is a tenth of the requests allowed per minute, but at least one request. The
-    buckets are in a SQLite file, or in memory if `file` is None. While the file is locked or cannot
-    be written, this process counts alone, because a wait would stop its event loop.
+    buckets are in a SQLite file, or in memory if `file` is None. If the file is locked for 20 ms
+    or cannot be written, this process counts alone, because a wait would stop its event loop.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -32,7 +32,7 @@ def _opened(file: Path | str) -> sqlite3.Connection:
     rows.executescript(
         "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"
         "CREATE TABLE IF NOT EXISTS buckets (name TEXT PRIMARY KEY, held REAL, since REAL);"
-        "CREATE INDEX IF NOT EXISTS by_time ON buckets (since); PRAGMA busy_timeout=0"
+        "CREATE INDEX IF NOT EXISTS by_time ON buckets (since); PRAGMA busy_timeout=20"
     )
     return rows
 

@@ -148,7 +148,7 @@ class Table:
     @property
     def identity(self) -> str:
         """Return the random id that the table got when it was created."""
-        return _identity_of(self.dataset().schema)
+        return identity_of(self.dataset().schema)
 
     def files(self) -> dict[int, set[str]]:
         """Return the files of each existing version, as paths below the table's folder."""
@@ -187,7 +187,7 @@ class Table:
         def read() -> TableState:
             if (table := self._open_if_created(wanted)) is None:
                 return {}
-            key = (self.name, _identity_of(table.schema), int(table.version))
+            key = (self.name, identity_of(table.schema), int(table.version))
             return self._states.get(key, lambda: self._read_state(table))
 
         return read_once((self._files.address, self.name, "state", wanted), read)
@@ -381,5 +381,6 @@ class Table:
             return {name: int(tag["version"]) for name, tag in self.dataset().tags.list().items()}
 
 
-def _identity_of(schema: pa.Schema) -> str:
+def identity_of(schema: pa.Schema) -> str:
+    """Return the random id in the schema of a table."""
     return str(schema.metadata[_IDENTITY].decode())

@@ -310,6 +310,8 @@ def stream_of(rows):
         (given([], "named"), "not a release bundle"),
         (given({}, "release", "settings", "names"), "not a release bundle: 'chunking'"),
         (given(5, "release", "configuration"), "not a manifest .configuration: "),
+        (given(3, "release", "unknown"), "not a manifest .unknown: "),
+        (given(3, *PINNED, "unknown"), "not a manifest .pinned.unknown: "),
         (given(None, "release", "created"), "not a manifest .created: "),
         (given([], *PINNED, "lexical_path"), "not a manifest .pinned.lexical_path: "),
         (given(None, *PINNED, "lexical_path"), "None is not the path of a BM25 index"),

@@ -97,6 +97,7 @@ def test_a_key_is_trusted_for_the_provider_and_address_that_the_own_file_gives_i
 class Place(Settings):
     """A part of the settings of a plugin."""
 
+    provider: str = "plugin"
     endpoint: str | None = None
     token_env: str = "PLUGIN_KEY"
 
@@ -142,6 +143,10 @@ def test_values_of_inner_models_are_trusted_together():
     own = plugin(("a", "A_KEY"), ("b", "B_KEY"))
     assert foreign_settings(plugin(("a", "A_KEY"), ("b", "B_KEY")), own) == []
     assert foreign_settings(plugin(("a", "A_KEY"), ("a", "A_KEY")), own) != []
+    other = {"x": Plugin(first=Place(provider="another", token_env="A_KEY"))}
+    mine = {"x": Plugin(first=Place(token_env="A_KEY"))}
+    assert foreign_settings(mine, mine) == []
+    assert foreign_settings(other, mine) == ["x: first.token_env A_KEY"]
     split = {"x": Plugin(first=Place(endpoint="a:1"), second=Place(token_env="A_KEY"))}
     assert foreign_settings(split, own)[0] == "x: first.endpoint a:1, second.token_env A_KEY"
 

@@ -3,7 +3,7 @@
 from rag_pipeline.datamodels import Document
 from rag_pipeline.search import documents as module
 from rag_pipeline.search.mapped import MappedFolder
-from rag_pipeline.store import Table
+from rag_pipeline.store import Store, Table
 from rag_pipeline_tests.testing.search_index import documents_of
 
 
@@ -79,3 +79,16 @@ def test_documents_above_the_limit_are_not_mapped(tmp_path, monkeypatch):
     assert one.texts(["b.txt"]) == {"b.txt": "two"}
     assert reads == [["b.txt"]]
     assert not [*(tmp_path / "mapped").glob("*.arrow")]
+
+
+def test_a_table_that_is_made_again_is_mapped_again(tmp_path):
+    mapped = MappedFolder(tmp_path / "mapped")
+    table, old = documents_of(tmp_path, {"a.txt": "old"})
+    assert old.for_server(1 << 20, mapped).texts(["a.txt"]) == {"a.txt": "old"}
+    Store(str(tmp_path), "tiny").drop_table("documents")
+    again, new = documents_of(tmp_path, {"a.txt": "new", "b.txt": "more"})
+    assert again.version == table.version
+    assert new.for_server(1 << 20, mapped).texts(["a.txt", "b.txt"]) == {
+        "a.txt": "new",
+        "b.txt": "more",
+    }

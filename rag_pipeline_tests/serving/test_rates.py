@@ -1,7 +1,9 @@
 """Limits of requests a minute hold for all processes together, and never longer than they say."""
 
 import sqlite3
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from rag_pipeline.serving.rates import Buckets
 
@@ -15,9 +17,24 @@ def test_processes_count_together(tmp_path):
     assert second.wait("another", 20) == 0.0
 
 
+def test_writers_that_meet_count_together(tmp_path):
+    """A short lock of another writer is no reason to count alone."""
+    started, both = time.monotonic(), threading.Barrier(2)
+
+    def ask() -> int:
+        buckets = Buckets(tmp_path / "rates")
+        both.wait(60)
+        return sum(not buckets.wait("client", 600) for _ in range(300))
+
+    with ThreadPoolExecutor(2) as pool:
+        passed = sum(one.result() for one in [pool.submit(ask), pool.submit(ask)])
+    # 60 at once, then 10 a second. Counted alone, each would let 60 pass.
+    assert 60 <= passed <= 65 + 10 * (time.monotonic() - started)
+
+
 def test_a_locked_file_stops_neither_the_process_nor_its_limits(tmp_path):
     buckets, other = Buckets(tmp_path / "rates"), sqlite3.connect(tmp_path / "rates")
-    assert buckets._rows.execute("PRAGMA busy_timeout").fetchall() == [(0,)]
+    assert buckets._rows.execute("PRAGMA busy_timeout").fetchall() == [(20,)]
     other.execute("BEGIN IMMEDIATE")
     assert [buckets.wait("token", 20), buckets.wait("token", 20)] == [0.0, 0.0]
     assert 2.0 < buckets.wait("token", 20) <= 3.0, "counted in memory"

@@ -1,6 +1,7 @@
 """Requests work in turns: some at a time, each client's in order, and none waits for long."""
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -175,5 +176,59 @@ def test_a_client_that_goes_away_keeps_its_turn_until_its_threads_end():
         go_on.set()
         await request
         assert turns.working == 0
+
+    asyncio.run(scene())
+
+
+def test_a_whole_reply_ends_its_turn_and_an_error_of_left_work_is_not_logged():
+    async def scene():
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(_NotAwaited(4))
+        errors: list[object] = []
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        began, go_on = threading.Event(), threading.Event()
+
+        def fail():
+            began.set()
+            go_on.wait(60)
+            raise ValueError("the request has ended")
+
+        async def app(scope, receive, send):
+            working = asyncio.ensure_future(asyncio.to_thread(fail))
+            await asyncio.to_thread(began.wait, 60)
+            if scope["path"] == "/v1/search":  # a tool reports its own timeout
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"{}"})
+                working.add_done_callback(lambda done: done.exception())
+            else:
+                await working
+
+        async def send(message):
+            pass
+
+        turns = Turns(1, 600.0)
+        guards = Guards(app, ServerSettings(), turns)
+        for path in ("/v1/search", "/v1/ask"):
+            began.clear()
+            go_on.clear()
+            arriving = asyncio.Queue()
+            arriving.put_nowait({"type": "http.request", "body": b"{}"})
+            headers = [(b"host", b"localhost"), (b"content-length", b"2")]
+            scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+            request = asyncio.create_task(guards(scope, arriving.get, send))
+            await asyncio.to_thread(began.wait, 60)
+            if path == "/v1/ask":
+                arriving.put_nowait({"type": "http.disconnect"})
+                for _ in range(4):
+                    await settle()
+                assert turns.working == 1
+                go_on.set()
+            await request
+            assert turns.working == 0
+            go_on.set()
+            await settle()
+        gc.collect()
+        await settle()
+        assert errors == []
 
     asyncio.run(scene())
