@@ -58,13 +58,6 @@ _REWORDED = {
     "kostenpflichtig": r"\bcosts? extra\b|\bfor a fee\b|\bgegen (?:gebühr|aufpreis|entgelt)\b",
     "not changed": r"\b(?:remain\w*|stay\w*|kept) (?:unchanged|constant|the same)\b",
     "prohibited": r"\boff[ -]limits\b",
-    # "Must not" forbids, but "not have to" leaves the choice.
-    " optional": r"\b(?:left|up) to (?:\S+ ){1,4}(?:choice|discretion)\b|\b(?:may|can), but "
-    r"(?:\w+ )?not (?:\w+ )?to,|\bkönnen, müssen aber nicht\b|\b(?:need not|no need to|unnecessary|"
-    r"(?:no|not an?) (?:obligation|requirement) to)\b|(?:\bnot|n['’]t) (?:(?:have|need|"
-    r"oblige[ds]|required?|compelled) to|mandatory|compulsory|obligatory|required|necessary|"
-    r"needed)\b|\b(?:muss|müssen|braucht|brauchen) (?:\w+ )??nicht\b|"
-    r"\bnicht (?:verpflichtet|zwingend|verpflichtend|nötig|erforderlich|notwendig)\b",
     "always": r"\b(?:in (?:any|every|each|all) cases?|without exception|(?:in|auf) jede[mn] fall|"
     r"ohne ausnahme)\b",
     "maximum ": r"\b(?:höchst|maximal)(?=[a-zäöü]{4})",

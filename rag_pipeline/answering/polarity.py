@@ -56,7 +56,6 @@ _OPTION = re.compile(
     r"\b(?:may|can|optional(?:ly)?|voluntary|allowed|permitted|free to|darf|dürfen|kann|können|"
     r"freiwillig|erlaubt|gestattet)\b"
 )
-_EXEMPT = re.compile(r"\b(?:exempt\w*|waived?|befreit)\b")
 _YES_OR_NO = re.compile(
     r"(?i)\W*(?:may|can|could|must|shall|should|is|are|were|do|does|did|has|have|will|would|"
     r"darf|dürfen|kann|können|muss|müssen|soll|sollen|ist|sind|hat|haben|wird|werden|gibt|"
@@ -174,9 +173,6 @@ def _is_opposite(one: Clause, other: Clause, focused: bool = True) -> bool:
     counts = [{q.value for q in facts(c.text) if number_of(q.value)} for c in (one, other)]
     if all(counts) and counts[0].isdisjoint(counts[1]):
         differs = False  # Two counts tell of two groups: "forty may" and "sixty may not".
-    for free, held in ((one, other), (other, one)):
-        if "optional" in free.text and (held.exception or _EXEMPT.search(held.text)):
-            differs = False  # "Need not register" is "may come without registration".
     if (SOME.search(one.text) and other.restricted) or (
         _FEW.search(one.text) and _FEW.search(other.text)
     ):
@@ -208,9 +204,7 @@ def _has_other_modal(one: Clause, other: Clause) -> bool:
     """Return whether one clause is a duty and the other only a permission."""
     if one.negative or other.negative or one.restricted or other.restricted:
         return False
-    both = ((one.text, other.text), (other.text, one.text))
-    duty = [bool(_DUTY.search(a) or ("shall" in a and "optional" in b)) for a, b in both]
-    option = [bool(_OPTION.search(a)) for a, _ in both]
+    duty, option = ([bool(p.search(c.text)) for c in (one, other)] for p in (_DUTY, _OPTION))
     return duty == option[::-1] and duty[0] != duty[1]
 
 
@@ -269,7 +263,10 @@ def _is_bounded_otherwise(one: str, other: str) -> bool:
     """Return whether a quantity is a minimum in one clause and a maximum in the other."""
     limits, others = ({q.value: bound for q, bound in _limits(text)} for text in (one, other))
     both = limits.keys() & others.keys()
-    return any(limits[value] != others[value] for value in both) or any(
+    if any(limits[value] != others[value] for value in both):
+        return True
+    # A bound that both have is about the same thing, and another may be about another thing.
+    return not both and any(
         least == "least" != most
         and value[0] == end[0]
         and (number_of(value) or 0) > (number_of(end) or 0)
