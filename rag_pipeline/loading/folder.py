@@ -67,10 +67,11 @@ def find_files(
     *,
     gitignore: bool = False,
     follow_links: bool | Literal["anywhere"] = False,
+    hidden: bool = False,
 ) -> tuple[list[ListedFile], int]:
     """Return the matching files, unsorted, and the number of all files.
 
-    - Skip hidden files and folders unless an include pattern names them.
+    - Skip hidden files and folders unless `hidden` is True or an include pattern names them.
     - If `gitignore` is True, skip files that Git ignores.
     - If `follow_links` is True, follow links to folders inside the root. If it is `anywhere`,
       follow all links to folders. Enter each folder only once.
@@ -79,9 +80,10 @@ def find_files(
     Raise OSError if the root is unreadable.
     """
     include, exclude = list(include), list(exclude)
-    included = matcher(*include, hidden=False)
+    included = matcher(*include, hidden=hidden)
     excluded = matcher(*exclude, *_BY_PROGRAMS, hidden=True)
-    enter_hidden = any(s.startswith(".") for p in include for s in p.split("/") if s != ".")
+    parts = (part for pattern in include for part in pattern.split("/"))
+    enter_hidden = hidden or any(part.startswith(".") for part in parts if part != ".")
     real_root = os.path.realpath(root)
     found: list[ListedFile] = []
     seen = 0

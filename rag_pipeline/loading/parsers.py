@@ -264,12 +264,12 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 
 PARSER_VERSIONS = {
-    ".pdf": 10,
+    **dict.fromkeys((".pdf", *IMAGE_TYPES), 11),  # an image is read as a page of a PDF
     **dict.fromkeys((".eml", ".msg"), 5),
     **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 6),
     ".xlsx": 5,
     **dict.fromkeys((".docx", ".pptx", ".csv", ".tsv"), 4),
-    **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES, *IMAGE_TYPES), 2),
+    **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }
 """The version of each suffix's parser, by default 1. A new version makes its documents stale."""
 

@@ -15,11 +15,10 @@ from rag_pipeline.loading.text import is_cjk
 
 _WORD = re.compile(r"[^\W\d_]+")
 _IN_ADDRESSES = ("://", "www.", "@")
-_NAME = re.compile(r"[a-z][A-Z]|\A[^\W\d_a-z][a-zäöüß]+\Z")
-"""Matches a name with capitals inside, or a German noun such as `Fahrradversicherungsgesellschaft`.
-
-Glued words of prose rarely have a capital as their first letter and no further one.
-"""
+_NAME = re.compile(r"[a-z][A-Z]")
+"""Matches a name with capitals inside."""
+_GERMAN_NOUN = re.compile(r"[^\W\d_a-z][a-zäöüß]+")
+"""Matches `Fahrradversicherungsgesellschaft`. In other languages, such a word is glued."""
 _MAX_WORD = 25
 _MAX_GLUED = 0.005
 _MAX_PIPES = 0.5
@@ -115,7 +114,7 @@ class TextQuality:
 
 
 def measure(
-    text: str, characters: Sequence[int], unmapped: int, **pages: float | None
+    text: str, characters: Sequence[int], unmapped: int, language: str = "", **pages: float | None
 ) -> TextQuality:
     """Measure the quality of a text.
 
@@ -129,7 +128,7 @@ def measure(
     return TextQuality(
         pages=len(characters),
         words=len(words),
-        glued=sum(len(w) > _MAX_WORD and not _NAME.search(w) for w in words) / max(len(words), 1),
+        glued=_glued(words, language),
         pipes=sum(map(len, rows)) / max(len(text), 1),
         cell_words=sum(len(cell.split()) for cell in cells) / max(len(cells), 1),
         replaced=unmapped / max(sum(characters) or len(text), 1),
@@ -140,14 +139,15 @@ def measure(
 
 
 def with_known(measured: str, text: str, language: str) -> str:
-    """Return `measured`, which is JSON, with `known` added for a text in this language."""
-    return replace(TextQuality.from_json(measured), known=share_known(text, language)).to_json()
+    """Return `measured`, which is JSON, with the measures that depend on the text's language."""
+    found, glued = TextQuality.from_json(measured), _glued(_words(text), language)
+    return replace(found, glued=glued, known=share_known(text, language)).to_json()
 
 
 def doubts_of_prose(text: str, language: str) -> str:
     """Return the measures of a text without pages as JSON, or "" if no measure is doubtful."""
     text = text[:_MAX_MEASURED]
-    found = measure(text, (), text.count("\ufffd"))
+    found = measure(text, (), text.count("\ufffd"), language)
     found = replace(found, known=share_known(text, language))
     return found.to_json() if found.warnings() else ""
 
@@ -173,6 +173,12 @@ def dictionary(language: str) -> frozenset[str]:
     """Return a language's words in lower case, or an empty set without a packaged dictionary."""
     packed = files("spellchecker").joinpath(f"resources/{language}.json.gz")
     return frozenset(json.loads(gzip.decompress(packed.read_bytes())) if packed.is_file() else ())
+
+
+def _glued(words: Sequence[str], language: str) -> float:
+    long = [word for word in words if len(word) > _MAX_WORD and not _NAME.search(word)]
+    nouns = sum(language == "de" and bool(_GERMAN_NOUN.fullmatch(word)) for word in long)
+    return (len(long) - nouns) / max(len(words), 1)
 
 
 def _words(text: str) -> list[str]:

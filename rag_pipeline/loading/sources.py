@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
@@ -296,13 +297,20 @@ def list_files(source: DocumentsSource, root: Path) -> list[ListedFile]:
         return [ListedFile(root.name)]
     if not root.is_dir():
         raise ConfigError(f"documents.path: no such file or folder: {root}")
+    find = partial(
+        find_files, root, source.include, source.exclude,
+        gitignore=source.gitignore, follow_links=source.follow_links,
+    )  # fmt: skip
     try:
-        found, seen = find_files(
-            root, source.include, source.exclude,
-            gitignore=source.gitignore, follow_links=source.follow_links,
-        )  # fmt: skip
+        found, seen = find()
+        with_hidden = [] if found else find(hidden=True)[0]
     except OSError as error:
         raise ConfigError(f"documents.path: cannot read {root}: {error.strerror}") from None
+    if with_hidden:
+        raise ConfigError(
+            f"documents.include: only hidden files in {root} match, and they are left out; to load "
+            f"them, name them in include, such as {with_hidden[0].relative!r}"
+        )
     if not seen:
         raise ConfigError(f"documents.path: no documents in {root}: the folder is empty")
     if not found:

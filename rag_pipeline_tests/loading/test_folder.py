@@ -68,7 +68,9 @@ def test_order_is_by_document_id(tmp_path: Path) -> None:
         ),
         (["a.txt"], {"exclude": ["**"]}, r"but not exclude \['\*\*'\]"),
         (["a.txt"], {"include": ["/a.txt/x"]}, "documents.include: none of the 1 files"),
-        ([".a.txt"], {}, "none of the 1 files"),
+        ([".a.txt"], {}, r"only hidden files in .* in include, such as '\.a\.txt'"),
+        ([".notes/a.txt", "b.md"], {"include": ["**/*.txt"]}, r"such as '\.notes/a\.txt'"),
+        ([".a.txt"], {"include": ["*.md"]}, "none of the 1 files"),
     ],
 )
 def test_nothing_to_load(

@@ -6,7 +6,8 @@ import openpyxl
 import pytest
 
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading.parsers import parse
+from rag_pipeline.loading.images import IMAGE_TYPES
+from rag_pipeline.loading.parsers import PARSER_VERSIONS, parse
 from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, pptx_bytes, saved, xlsx_bytes
 from rag_pipeline_tests.testing.scanning import load
 
@@ -137,3 +138,7 @@ def test_menus_and_footers_of_a_page_are_left_out() -> None:
     assert read.split() == "# Pumps They turn. Mind the seal. Checked in May.".split()
     only = parse("menu.html", b"<nav>All there is</nav>", ".html", 10**6).text
     assert only.strip() == "All there is"
+
+
+def test_an_image_is_stale_with_the_parser_of_pdf() -> None:
+    assert {PARSER_VERSIONS[suffix] for suffix in IMAGE_TYPES} == {PARSER_VERSIONS[".pdf"]}

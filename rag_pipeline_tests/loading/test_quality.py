@@ -8,7 +8,13 @@ import pytest
 from rag_pipeline.cli.run import _show_problems
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import text_warnings, update_documents
-from rag_pipeline.loading.quality import TextQuality, doubts_of_prose, measure, share_known
+from rag_pipeline.loading.quality import (
+    TextQuality,
+    doubts_of_prose,
+    measure,
+    share_known,
+    with_known,
+)
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import write_corpus
@@ -44,12 +50,26 @@ def test_glued_words_table_rows_and_unknown_characters_are_counted() -> None:
     assert found.mean_word == pytest.approx((1 + 1 + 41 + 31 + 3 + 3) / 6)
 
 
+GERMAN = (
+    "Die Versicherung gilt ein Jahr und wird dann um ein weiteres Jahr verlängert, wenn sie nicht "
+    "einen Monat vor dem Ende schriftlich gekündigt wird. Der Schaden ist sofort zu melden, damit "
+    "er geprüft werden kann, und die Rechnung der Werkstatt ist mit dem Antrag an uns zu senden. "
+    "Fahrradversicherungsgesellschaft Übernachtungsmöglichkeitenliste"
+)
+
+
+def test_only_german_has_long_nouns() -> None:
+    glued = " Inthispaperwepresentanewmethod"
+    assert doubts(GERMAN, "de") == []
+    assert with_known(measure(GERMAN, [400], 0).to_json(), GERMAN, "de").count('"glued": 0.0,')
+    assert "they may be glued" in doubts(ENGLISH + glued)[0]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (ENGLISH, []),
         (ENGLISH + " confidentialinformationinstrictconfidence", ["they may be glued"]),
-        (ENGLISH + " Fahrradversicherungsgesellschaft Übernachtungsmöglichkeitenliste", []),
         (ENGLISH + " CONFIDENTIALINFORMATIONINSTRICT", ["they may be glued"]),
         (" ".join(" ".join(ENGLISH.replace(" ", ""))), ["letters on average"]),
         (ENGLISH + "\ufffd" * 10, ["no known encoding"]),

@@ -26,7 +26,7 @@ _TITLE_SCALE = 1.15
 
 
 _SPACED = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
-"""At least four single letters in a row."""
+"""At least four single letters in a row. Capitals alone may be names: `Vitamins A B C D`."""
 
 
 def set_levels(blocks: Sequence[Block], title: Block | None) -> None:
@@ -123,5 +123,7 @@ def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
 
 def without_marks(title: str) -> str:
     """Return a title without footnote marks at its end and without spaces between its letters."""
-    joined = _SPACED.sub(lambda spaced: spaced[0].replace(" ", ""), title)
-    return joined.rstrip("∗*†‡§ ").strip()
+    title = title.rstrip("∗*†‡§ ").strip()
+    if _SPACED.fullmatch(title):
+        return title.replace(" ", "")
+    return _SPACED.sub(lambda s: s[0] if s[0].isupper() else s[0].replace(" ", ""), title)

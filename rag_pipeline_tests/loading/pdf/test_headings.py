@@ -33,4 +33,7 @@ def test_a_title_is_kept(title):
 
 def test_a_title_has_no_footnote_marks_and_no_spaced_letters():
     assert without_marks("P h y M L 3.1 Manual ∗†") == "PhyML 3.1 Manual"
-    assert without_marks("Plan A B C") == "Plan A B C"
+    assert without_marks("A s p a c e d title") == "Aspaced title"
+    assert without_marks("R E P O R T *") == "REPORT"
+    for kept in ("Plan A B C", "Plan A B C D", "Vitamins A B C D and K"):
+        assert without_marks(kept) == kept
