@@ -1,4 +1,4 @@
-"""Find the rows of workbooks that a comparison of two names asks for."""
+"""Find the rows of tables that a comparison of two names asks for."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 from rag_pipeline.answering.citing import in_document
 from rag_pipeline.answering.intent import uncompared
-from rag_pipeline.answering.matching import Words
+from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.answering.reading import multilingual
 from rag_pipeline.answering.tables import (
     DocumentOf,
@@ -31,21 +31,27 @@ Rows = tuple[Table, Sequence[Row]]
 def rows_of_sides(
     found: SearchResult, sides: tuple[str, str], document_of: DocumentOf
 ) -> list[list[Citation]]:
-    """Return for each side the row of a workbook, or no row if its sheet lacks it.
+    """Return for each side the row of a document's table, or no row if its sheet lacks it.
 
-    The rows are the two with most of the question's other words. Return [] if no workbook has both
-    sides and at least half of these words.
+    The rows are the two with most of the question's other words. Return [] if no document's tables
+    have both sides and at least half of these words, or, without such words, if a document is named
+    after one side alone.
     """
     asked = uncompared(side_query(side_query(found.query, sides[0]), sides[1]))
-    best, chosen = _LEAST_HELD, list[list[Citation]]()
+    one_words, other_words = map(words_of, sides)
+    names = [words_of(f"{chunk.title} {chunk.document_id}") for chunk in found.chunks]
+    is_named = any(
+        (one_words - other_words <= name) != (other_words - one_words <= name) for name in names
+    )
+    best, chosen = 0.0, list[list[Citation]]()
     for chunk, document in with_tables(found.chunks, document_of):
         for one, other in _of_sides(sides, document):
             rows = _best_rows(asked, one, other, found.token_weights is None)
             cells = (" ".join(row.cells) for row in rows if row)
             text = "\n".join([above(document, one[0]), above(document, other[0]), *cells])
             words = Words(asked, [text])
-            held = words.held if words.asked else 1.0  # the sides alone decide
-            if any(rows) and held > best:
+            held = words.held if words.asked else float(not is_named)
+            if any(rows) and held >= _LEAST_HELD and held > best:
                 best = held
                 spans = [[(row.start, row.end)] if row else [] for row in rows]
                 chosen = [[in_document(chunk, document, s) for s in own] for own in spans]

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from itertools import zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
 from rag_pipeline.answering.facts import kinds_asked, states_asked
 from rag_pipeline.answering.matching import Words, words_of
-from rag_pipeline.answering.quantities.dates import dates_in, ways_to_write
+from rag_pipeline.answering.quantities.dates import days_asked, ways_to_write, with_order
 from rag_pipeline.answering.quantities.numbers import read_number
 from rag_pipeline.datamodels import Document, ScoredChunk, Span
 from rag_pipeline.imports import compiled
@@ -234,8 +235,8 @@ def scored_rows(
 ) -> list[ScoredRows]:
     """Return the rows of each table that have the same words of the question, with their score.
 
-    If rows have a date or a numbered name of the question, such as "Stage 3" or 3 in the column
-    "Stage", the other rows are left out. So are the rows of other sheets than the question names.
+    If rows have a numbered name of the question, such as "Stage 3" or 3 in the column "Stage", or
+    its only date, the other rows are left out. So are rows of other sheets than the named one.
     """
     found: list[ScoredRows] = []
     for chunk, document in with_tables(chunks, document_of):
@@ -244,7 +245,7 @@ def scored_rows(
         for table in (table for table in tables_of(document) if table not in others):
             caption = above(document, table)
             around = words.in_text(caption)
-            named = (label_words(question, _with_names(table, row)) for row in table.rows)
+            named = (label_words(question, cells) for cells in _with_names(table))
             labels = [label & words.asked for label in named]
             held = (words.in_text(" ".join(row.cells)) for row in table.rows)
             hits = [own | label for own, label in zip(held, labels, strict=True)]
@@ -340,23 +341,23 @@ def _is_named(question: str, words: Words, table: Table, row: Row) -> bool:
     name, *others = row.cells
     cells = (f"{cell} {table.name(n)}" for n, cell in enumerate(others, 1) if cell)
     is_name = len(words_of(name)) > 1 and words.covers(name) == 1
-    is_name = is_name or bool(label_words(question, _with_names(table, row)[:1]))
+    is_name = is_name or bool(label_words(question, [f"{table.name(0)} {name}"]))
     is_amount = "amount" in kinds_asked(question) and any(map(value_of, others))
     return is_name and (is_amount or states_asked(question, " | ".join(cells)))
 
 
-def _with_names(table: Table, row: Row) -> list[str]:
-    """Return the cells of a row, each after the name of its column."""
-    return [f"{table.name(n)} {cell}" for n, cell in enumerate(row.cells)]
+def _with_names(table: Table) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each row, each after the name of its column (see `with_order`)."""
+    columns = map(with_order, zip_longest(*(row.cells for row in table.rows), fillvalue=""))
+    named = ([f"{table.name(n)} {cell}" for cell in cells] for n, cells in enumerate(columns))
+    return zip(*named, strict=True)
 
 
 @lru_cache(maxsize=256)
 def _labels(question: str) -> list[tuple[re.Pattern[str], frozenset[str]]]:
     """Return the patterns and words of a question's dates and numbered names, such as "Stage 3"."""
-    told = [*dates_in(question)]
-    dates = [one for one in told if one[-1][0] == "date"] or told  # a date also has a month
     found = [(rf"\b{re.escape(label)}\b", label) for label in _LABEL.findall(question.casefold())]
-    found += [(ways_to_write(value), question[start:end]) for start, end, value in dates]
+    found += [(ways_to_write(day), question[start:end]) for start, end, day in days_asked(question)]
     return [(re.compile(pattern), words_of(text)) for pattern, text in found]
 
 

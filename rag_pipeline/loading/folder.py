@@ -64,9 +64,9 @@ def find_files(
     root: Path,
     include: Iterable[str],
     exclude: Iterable[str],
-    *,
     gitignore: bool = False,
     follow_links: bool | Literal["anywhere"] = False,
+    *,
     hidden: bool = False,
 ) -> tuple[list[ListedFile], int]:
     """Return the matching files, unsorted, and the number of all files.
@@ -82,8 +82,7 @@ def find_files(
     include, exclude = list(include), list(exclude)
     included = matcher(*include, hidden=hidden)
     excluded = matcher(*exclude, *_BY_PROGRAMS, hidden=True)
-    parts = (part for pattern in include for part in pattern.split("/"))
-    enter_hidden = hidden or any(part.startswith(".") for part in parts if part != ".")
+    enter_hidden = hidden or any(s[:1] == "." != s for p in include for s in p.split("/"))
     real_root = os.path.realpath(root)
     found: list[ListedFile] = []
     seen = 0

@@ -15,10 +15,8 @@ from rag_pipeline.loading.text import is_cjk
 
 _WORD = re.compile(r"[^\W\d_]+")
 _IN_ADDRESSES = ("://", "www.", "@")
-_NAME = re.compile(r"[a-z][A-Z]")
-"""Matches a name with capitals inside."""
-_GERMAN_NOUN = re.compile(r"[^\W\d_a-z][a-zäöüß]+")
-"""Matches `Fahrradversicherungsgesellschaft`. In other languages, such a word is glued."""
+_NAME = re.compile(r"[a-z][A-Z]")  # servletConfigurationFactory
+_GERMAN_NAME = re.compile(_NAME.pattern + r"|\A[^\W\d_a-z][a-zäöüß]+\Z")  # Fahrradversicherung
 _MAX_WORD = 25
 _MAX_GLUED = 0.005
 _MAX_PIPES = 0.5
@@ -176,9 +174,8 @@ def dictionary(language: str) -> frozenset[str]:
 
 
 def _glued(words: Sequence[str], language: str) -> float:
-    long = [word for word in words if len(word) > _MAX_WORD and not _NAME.search(word)]
-    nouns = sum(language == "de" and bool(_GERMAN_NOUN.fullmatch(word)) for word in long)
-    return (len(long) - nouns) / max(len(words), 1)
+    name = _GERMAN_NAME if language == "de" else _NAME
+    return sum(len(w) > _MAX_WORD and not name.search(w) for w in words) / max(len(words), 1)
 
 
 def _words(text: str) -> list[str]:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
@@ -297,13 +296,10 @@ def list_files(source: DocumentsSource, root: Path) -> list[ListedFile]:
         return [ListedFile(root.name)]
     if not root.is_dir():
         raise ConfigError(f"documents.path: no such file or folder: {root}")
-    find = partial(
-        find_files, root, source.include, source.exclude,
-        gitignore=source.gitignore, follow_links=source.follow_links,
-    )  # fmt: skip
+    settings = source.include, source.exclude, source.gitignore, source.follow_links
     try:
-        found, seen = find()
-        with_hidden = [] if found else find(hidden=True)[0]
+        found, seen = find_files(root, *settings)
+        with_hidden = [] if found else find_files(root, *settings, hidden=True)[0]
     except OSError as error:
         raise ConfigError(f"documents.path: cannot read {root}: {error.strerror}") from None
     if with_hidden:

@@ -1,4 +1,4 @@
-"""The rows of workbooks for the two sides of a comparison."""
+"""The rows of tables for the two sides of a comparison."""
 
 import pytest
 
@@ -69,3 +69,33 @@ def test_two_rows_with_the_names_answer_which_one_costs_more():
 def test_a_row_with_another_name_is_found_in_the_columns_of_another_language():
     query = "Compare the wages budget in Emden and Leer"
     assert rows(SHEETS, query) == [["| Löhne | 214 |"], ["| Wages | 118 |"]]
+
+
+HOUSES = "| House | Folder |\n| --- | --- |\n| Alder House | 12 |\n| Birch House | 14 |\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "quoted"),
+    [
+        ("What is the difference between Alder House and Birch House?", "alder.md", []),
+        (
+            "What is the difference between Alder House and Birch House?",
+            "alder and birch.md",
+            [["| Alder House | 12 |"], ["| Birch House | 14 |"]],
+        ),
+        (
+            "What is the difference in folder between Alder House and Birch House?",
+            "alder.md",
+            [["| Alder House | 12 |"], ["| Birch House | 14 |"]],
+        ),
+    ],
+)
+def test_documents_named_after_a_side_answer_an_open_comparison(query, name, quoted):
+    index = Document("index.md", "", HOUSES)
+    chunks = [
+        ScoredChunk(f"{name}#0-5", name, 0, 5, "Rules", 1.0),
+        ScoredChunk(f"index.md#0-{len(HOUSES)}", "index.md", 0, len(HOUSES), HOUSES, 1.0),
+    ]
+    found = SearchResult(query=query, chunks=chunks)
+    cited = rows_of_sides(found, ("Alder House", "Birch House"), lambda _: index)
+    assert [[citation.text for citation in own] for own in cited] == quoted

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from rag_pipeline.answering.quantities.dates import ways_to_write
+from rag_pipeline.answering.quantities.dates import days_asked, ways_to_write
 from rag_pipeline.answering.tables import tables_of
 from rag_pipeline.datamodels import Document
 from rag_pipeline_tests.testing.answers import answered
@@ -236,6 +236,54 @@ WEATHER = (
 def test_a_date_or_month_of_a_question_chooses_the_rows_that_write_it_in_digits(question, days):
     cited = [c.text.split(" ")[1] for c in answered(question, WEATHER).citations]
     assert [day for day in cited if day != "Day"] == days
+
+
+def _delivered(question: str, *days: str) -> str:
+    rows = "".join(
+        f"| {day} | Hull | {n} |\n" for day, n in zip(days, (41, 17, 5, 9), strict=False)
+    )
+    text = f"| Date | Port | Crates |\n| --- | --- | --- |\n{rows}"
+    return answered(question, text).text.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        (["5/3/2024", "3/5/2024", "5/14/2024", "4/25/2024"], "Crates: 41"),
+        (["5/3/2024", "3/5/2024", "14/5/2024", "25/4/2024"], "Crates: 17"),
+        (["5/3/2024", "3/5/2024", "5/4/2024"], "Crates: 41; 17"),
+        (["5/3/2024", "3/5/2024", "5/14/2024", "14/5/2024"], "Crates: 41; 17"),
+    ],
+)
+def test_another_date_of_the_column_decides_the_order_of_day_and_month(days, said):
+    assert _delivered("How many crates were delivered on May 3, 2024?", *days) == said
+
+
+@pytest.mark.parametrize(
+    ("question", "n_days"),
+    [
+        ("Which guides worked on 3 May 2024?", 1),
+        ("Welcher Guide fuhr am 3. Mai 2024 nach Emden?", 1),
+        ("Which guides worked between 1 May and 3 May 2024?", 0),
+        ("Which guides worked on 1 May and 3 May 2024?", 0),
+        ("Which guides worked between 1 and 3 May 2024?", 0),
+        ("Which guides worked from 1 to 3 May 2024?", 0),
+        ("Which guides worked on 1-3 May 2024?", 0),
+        ("Which guides worked before May 3, 2024?", 0),
+        ("Which guides worked after the 3rd of May 2024?", 0),
+        ("Which guides have worked since May 2024?", 0),
+        ("Welche Guides arbeiteten vom 1. bis 3. Mai 2024?", 0),
+        ("Welche Guides arbeiteten ab dem 3. Mai 2024?", 0),
+    ],
+)
+def test_a_period_or_two_dates_choose_no_row(question, n_days):
+    assert len(days_asked(question)) == n_days
+
+
+def test_the_rows_of_a_period_are_kept():
+    text = "| Day | Guide |\n| --- | --- |\n| 01.05.2024 | Ada |\n| 03.05.2024 | Bo |\n"
+    answer = answered("Which guides worked between 1 May and 3 May 2024?", text)
+    assert {"| 01.05.2024 | Ada |", "| 03.05.2024 | Bo |"} <= {c.text for c in answer.citations}
 
 
 def test_a_numbered_name_of_four_digits_leaves_out_rows_with_another():

@@ -5,7 +5,7 @@ either number of a date may be the month, it is ("either date", first, second, y
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rag_pipeline.answering.quantities.numbers import FactValue, Found
 
@@ -49,6 +49,14 @@ _CLOCK = re.compile(
     re.IGNORECASE,
 )
 
+_SLASHED = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)(?![\d/])")
+_PERIOD = re.compile(
+    r"\b(?:between|until|till|since|onwards?|from\b.+\bto|zwischen|seit|bis|entre|depuis)\b"
+    rf"|\b(?:before|after|vor|nach|ab|avant|après|antes) (?:\w+ )?(?=\d|(?:{_MONTH})\b)"
+    r"|(?<![\d.–-])\d{1,2}\.? ?[–-] ?\d{1,2}\b(?![\d–-])",  # the days 1-3
+    re.IGNORECASE,
+)
+
 
 def dates_in(text: str) -> Iterator[Found]:
     """Yield the dates, months and times of day of a text."""
@@ -64,10 +72,26 @@ def dates_in(text: str) -> Iterator[Found]:
         yield *match.span(), ("clock", _minutes(match))
 
 
+def days_asked(question: str) -> list[Found]:
+    """Return the only date or month of a question, or [] if it asks for a period or for several."""
+    told = [one for one in dates_in(question) if one[-1][0] != "clock"]
+    dates = [one for one in told if one[-1][0] != "month"] or told  # a date also has a month
+    return dates if len(dates) == 1 and not _PERIOD.search(question) else []
+
+
+def with_order(cells: Sequence[str]) -> Sequence[str]:
+    """Return a column with dates as day.month.year if a part above 12 decides their order."""
+    found = [match for cell in cells for match in _SLASHED.finditer(cell)]
+    day_first, month_first = (any(int(match[n]) > 12 for match in found) for n in (1, 2))
+    if day_first == month_first:
+        return cells
+    return [_SLASHED.sub(r"\1.\2.\3" if day_first else r"\2.\1.\3", cell) for cell in cells]
+
+
 def ways_to_write(value: FactValue) -> str:
     """Return a pattern in lower case of a date or month, in digits and with the month's names.
 
-    A month is also found in its dates. A text writes the day before the month, or as in ISO 8601.
+    A month is also found in its dates. The day is first, with "/" either, or as in ISO 8601.
     """
     kind, *numbers = value
     if kind not in ("date", "month"):
@@ -78,7 +102,7 @@ def ways_to_write(value: FactValue) -> str:
     short = rf"(?:{year[:2]})?{year[2:]}" if others else r"(?:\d\d)?\d\d"
     optional = "" if kind == "date" else "?"
     return (
-        rf"(?<![\d.])(?:(?:{day}[./]){optional}0?{month}[./]{short}"
+        rf"(?<![\d.])(?:(?:{day}[./]){optional}0?{month}[./]{short}|0?{month}/{day}/{short}"
         rf"|{year}-{month:02}(?:-{day}){optional}"
         rf"|(?:{day}(?:st|nd|rd|th|\.)? ){optional}(?:{_NAMES[month - 1]})(?: {year})"
         rf"{'' if others else '?'})(?![\d-])"

@@ -23,8 +23,6 @@ _OF_A_PROGRAM = re.compile(
 _MIN_LETTERS = 4
 _MAX_TITLE = 300
 _TITLE_SCALE = 1.15
-
-
 _SPACED = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 """At least four single letters in a row. Capitals alone may be names: `Vitamins A B C D`."""
 
@@ -124,6 +122,6 @@ def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
 def without_marks(title: str) -> str:
     """Return a title without footnote marks at its end and without spaces between its letters."""
     title = title.rstrip("∗*†‡§ ").strip()
-    if _SPACED.fullmatch(title):
-        return title.replace(" ", "")
-    return _SPACED.sub(lambda s: s[0] if s[0].isupper() else s[0].replace(" ", ""), title)
+    return _SPACED.sub(
+        lambda s: s[0] if title != s[0] and s[0].isupper() else s[0].replace(" ", ""), title
+    )
