@@ -336,7 +336,9 @@ class Corpus:
             if self.is_server:
                 self._next_look = self.used + _LOOK_SECONDS[self.workspace.store.files.shared]
             if served is not None and served.release.release_id == content.get("release_id"):
-                noted = replace(served, note=rollback_note(served.release, content))
+                if (note := rollback_note(served.release, content)) == served.note:
+                    return served
+                noted = replace(served, note=note)
                 with self._lock:
                     self._served = noted if self._served is served else self._served
                 return noted

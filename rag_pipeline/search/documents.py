@@ -20,6 +20,11 @@ _MOST_CHARACTERS = 8_000_000
 _COLUMNS = [field.name for field in fields(Document)]
 
 
+def places_in(ids: pa.Array, wanted: Sequence[str]) -> list[int]:
+    """Return each id's place in sorted ids. An unknown id gets the place of the next larger id."""
+    return [bisect_left(ids, one, key=lambda found: found.as_py()) for one in wanted]
+
+
 class PinnedDocuments:
     """A reader of a release's documents. Threads may share it.
 
@@ -55,8 +60,7 @@ class PinnedDocuments:
     def _read(self, document_ids: Sequence[str]) -> Iterable[dict[str, Any]]:
         if self._rows is not None:
             ids = self._rows.column("document_id").chunk(0)
-            at = [bisect_left(ids, d, key=lambda found: found.as_py()) for d in document_ids]
-            pairs = zip(at, document_ids, strict=True)
+            pairs = zip(places_in(ids, document_ids), document_ids, strict=True)
             known = [n for n, d in pairs if ids[n : n + 1].to_pylist() == [d]]
             rows: list[dict[str, Any]] = self._rows.take(known).to_pylist()
             return rows

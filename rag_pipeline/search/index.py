@@ -1,6 +1,5 @@
 """Open a vector table and the lexical index of the same chunks for searching."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,7 +12,7 @@ import pyarrow as pa
 from rag_pipeline.datamodels import Mask, ScoredChunk, Vectors
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.search import vector_index
-from rag_pipeline.search.documents import PinnedDocuments
+from rag_pipeline.search.documents import PinnedDocuments, places_in
 from rag_pipeline.search.languages import language_axes, sampled
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.mapped import MappedFolder
@@ -262,8 +261,7 @@ class Index:
 
     def at(self, chunk_ids: Sequence[str]) -> Positions:
         """Return each chunk's position. An unknown id gets the position of the next larger id."""
-        at = [bisect_left(self._chunk_ids, c, key=lambda found: found.as_py()) for c in chunk_ids]
-        return np.array(at, np.int64)
+        return np.array(places_in(self._chunk_ids, chunk_ids), np.int64)
 
     def token_signs(self, chunk_ids: Sequence[str]) -> list[bytes]:
         """Return the packed signs of the chunks' token vectors. All chunks must be in the index."""
