@@ -72,7 +72,8 @@ def initialize(
         found = survey(documents.expanduser(), globs)
     _show_files(found)
     if not found.sizes:
-        say(f"[yellow]{escape(str(documents))} has no file yet; fill it before a run[/yellow]")
+        unused = f"no file of {documents} is used; add one, or change --exclude, before a run"
+        say(f"[yellow]{escape(unused)}[/yellow]")
     with working("measuring the models"):
         speeds = measured_speeds(found)
     asks = sys.stdin.isatty() and console.is_terminal
@@ -83,7 +84,8 @@ def initialize(
     globs += () if keep else _left_out(found, heavy, target)
     work = expected_work(found.characters + keep * sum(found.heavy.values()), speeds)
     best, reason = chosen_model(found.languages, work)
-    _show_work(work)
+    if found.characters or found.heavy:
+        _show_work(work)
     if model is None and asks:
         model = typer.prompt(f"Embedding? {reason}", default=best, type=_Model)
     else:
@@ -151,7 +153,8 @@ def _show_files(found: Survey) -> None:
     rest = {"other": len(found.sizes) - sum(named.values())} if len(found.kinds) > 8 else {}
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in (named | rest).items())
     size = megabytes(sum(found.sizes.values()))
-    tell(f"{counted(len(found.sizes), 'file')}, {size}: {escape(kinds)}")
+    if found.sizes:
+        tell(f"{counted(len(found.sizes), 'file')}, {size}: {escape(kinds)}")
     if found.unusable:
         tell(f"{counted(found.unusable, 'file')} can't be used; after a run, see: rag quarantine")
     if found.unread:
@@ -177,7 +180,8 @@ def _show_work(work: Mapping[str, Expected]) -> None:
     reads = {"minilm": "English", "e5": "about 100 languages"}
     for name, expected in work.items():
         measured = f"measured on {counted(expected.measured, 'text')}"
-        how = measured if expected.measured else "estimated, not installed"
+        estimated = "estimated, not installed" if name == "e5" else "estimated"
+        how = measured if expected.measured else estimated
         size = f"{math.ceil(expected.n_bytes / 1e6):,} MB"
         needs = f"{minutes(expected.seconds)}, {size} in the store"
         tell(indented(f"{name}: {needs} ({how}); reads {reads[name]}", "  "))

@@ -234,6 +234,13 @@ def test_logs_are_left_out_unless_all_files_are_wanted(here: Path) -> None:
     assert {c.embedding for c in config.all_configurations.values()} == {"e5"}
 
 
+def test_a_folder_whose_files_are_all_left_out(here: Path) -> None:
+    folder()
+    shown = said("init", "acts", "--documents", "documents", "--exclude", "*")
+    assert "no file of documents is used; add one, or change --exclude, before a run" in shown
+    assert "0 files" not in shown and "not installed" not in shown
+
+
 def test_what_must_be_installed_comes_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder() / "a.txt").write_text("Die Kündigungsfrist beträgt drei Monate. " * 10, "utf-8")
     monkeypatch.setattr(first_look, "find_spec", lambda name: None)
