@@ -15,8 +15,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import onnxruntime
 
-from rag_pipeline.models.providers.onnx_graph import TYPES, Graph
-from rag_pipeline.models.providers.packaged import open_session
+from rag_pipeline.models.providers.packaged import TYPES, Graph, open_session
 
 WIDTH = 384
 _HEADS = 12

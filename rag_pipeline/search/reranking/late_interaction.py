@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.config.rerankers import RerankerSettings
 from rag_pipeline.datamodels import Weights as Weights
-from rag_pipeline.models.providers.onnx_graph import Graph
-from rag_pipeline.models.providers.packaged import open_session
+from rag_pipeline.models.providers.packaged import Graph, open_session
 
 _TOKENS_AT_ONCE = 8192
 """Number of tokens that are unpacked at once, to 3 MB."""
