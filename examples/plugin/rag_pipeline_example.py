@@ -45,7 +45,7 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.metrics import Metric, RankingMetric
 from rag_pipeline.models.local import LocalChat, LocalEmbedding, LocalReranker
-from rag_pipeline.search.fusion import reciprocal_rank_fusion
+from rag_pipeline.search.ranking import reciprocal_rank_fusion
 from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
 
 _WORD = re.compile(r"\w+")

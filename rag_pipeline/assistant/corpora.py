@@ -26,9 +26,10 @@ from rag_pipeline.datamodels import (
 )
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.places import Place
-from rag_pipeline.search.fusion import reciprocal_rank_fusion
+from rag_pipeline.search.deadlines import in_parallel
+from rag_pipeline.search.ranking import reciprocal_rank_fusion
 from rag_pipeline.search.retrieval import check_query
-from rag_pipeline.search.staged import documents_of, in_parallel
+from rag_pipeline.search.staged import documents_of
 from rag_pipeline.search.unsearched import not_searched
 
 MAX_CHARACTERS = 4_000

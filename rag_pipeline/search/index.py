@@ -13,7 +13,6 @@ from rag_pipeline.datamodels import Mask, ScoredChunk, Vectors
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.documents import PinnedDocuments, places_in
-from rag_pipeline.search.languages import language_axes, sampled
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.reranking.late_interaction import Weights, token_weights
@@ -67,7 +66,7 @@ class Index:
     _terms: "_Terms | None"
     _token_weights: Weights | None
     language_axes: Vectors | None = None
-    """The axes along which the visible chunks' languages differ (see `search.languages`)."""
+    """The axes along which the visible chunks' languages differ (see `vector_index`)."""
     rows: pa.Table | None = None
     """The row at each position. None outside servers and above `RESIDENT_BYTES`."""
     documents: PinnedDocuments | None = None
@@ -118,8 +117,10 @@ class Index:
         is_english = self._token_weights is not None
         if is_english or not (self._terms and self._terms.lexical.detects_language):
             return None
-        rows = self.take(sampled(positions), ["text", "vector"])
-        return language_axes(vector_index.vectors_of(rows), rows.column("text").to_pylist())
+        rows = self.take(vector_index.sampled(positions), ["text", "vector"])
+        return vector_index.language_axes(
+            vector_index.vectors_of(rows), rows.column("text").to_pylist()
+        )
 
     @property
     def name(self) -> str:

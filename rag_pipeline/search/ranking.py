@@ -1,8 +1,10 @@
-"""Rank the chunks of an index for one query by vectors and by terms, and load ranked chunks."""
+"""Rank chunks for one query by vectors and by terms, fuse rankings, and load ranked chunks."""
 
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,6 @@ from rag_pipeline.models.embedding import read_tokens
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.filters import COLUMNS
 from rag_pipeline.search.index import Floats, Index, Positions
-from rag_pipeline.search.languages import without_axes
 from rag_pipeline.search.query_analysis import ParsedQuery
 from rag_pipeline.search.reranking.late_interaction import maxsim
 from rag_pipeline.store.schemas import parse_metadata
@@ -51,7 +52,9 @@ class Search:
     """A flag per chunk: whether it matches the filter. None if not yet computed."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "vector", without_axes(self.vector, self.index.language_axes))
+        object.__setattr__(
+            self, "vector", vector_index.without_axes(self.vector, self.index.language_axes)
+        )
 
     @property
     def allowed(self) -> Mask | None:
@@ -187,6 +190,40 @@ def ranked(positions: Positions, scores: Floats) -> Ranking:
 def positions_of(ranking: Ranking) -> Positions:
     """Return the positions of the ranked chunks, in the ranking's order."""
     return np.array([position for position, _ in ranking], np.int64)
+
+
+# --- fusion ---
+
+Item = TypeVar("Item", str, int)
+RankedItems = Sequence[tuple[Item, float]]
+"""Pairs (chunk, score) of distinct chunks, best first. A chunk is its id or its position."""
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[RankedItems[Item]], k: int = 60, weights: Sequence[float] | None = None
+) -> list[tuple[Item, float]]:
+    """Fuse rankings by the sum of `weight / (k + rank)`, and return the chunks best first.
+
+    Ranks start at 1. The input scores are ignored. Equal sums are ordered by chunk. If `weights`
+    is None, each weight is 1. Raise ValueError if the numbers of weights and rankings differ.
+
+    Source: Cormack, Clarke & Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
+    individual Rank Learning Methods", SIGIR 2009.
+    """
+    weights = [1.0] * len(rankings) if weights is None else weights
+    parts: dict[Item, list[float]] = defaultdict(list)
+    for ranking, weight in zip(rankings, weights, strict=True):
+        for rank, (chunk, _) in enumerate(ranking, 1):
+            parts[chunk].append(weight * (1 / (k + rank)))
+    # fsum is exact, so the order of the rankings never changes a score by a rounding error.
+    fused = [(chunk, math.fsum(shares)) for chunk, shares in parts.items()]
+    return sorted(fused, key=lambda item: (-item[1], item[0]))
+
+
+def weighted_gains(ranking: RankedItems[Item], weight: float) -> list[tuple[Item, float]]:
+    """Scale the scores of a ranking to 0..`weight`. If all scores are equal, each is `weight`."""
+    shares = weight * scaled(np.array([score for _, score in ranking], np.float64))
+    return [(chunk, share) for (chunk, _), share in zip(ranking, shares.tolist(), strict=True)]
 
 
 # --- rows ---

@@ -7,11 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -19,10 +17,10 @@ from pydantic import ConfigDict, Field
 from rag_pipeline.config import CorpusFile, LexicalEngine, RetrieverSettings
 from rag_pipeline.datamodels import Boost, FoundDocument, ScoredChunk
 from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.search.deadlines import in_parallel
 from rag_pipeline.search.filters import conjunction
-from rag_pipeline.search.fusion import weighted_gains
 from rag_pipeline.search.query_analysis import whole
-from rag_pipeline.search.ranking import Ranking, Search, ranked
+from rag_pipeline.search.ranking import Ranking, Search, ranked, weighted_gains
 from rag_pipeline.search.retrievers import SinglePass, single_pass
 from rag_pipeline.search.tokenization import default_tokenizer
 from rag_pipeline.store import id_filter
@@ -34,11 +32,8 @@ _FEEDBACK_CHUNKS = 3
 _FEEDBACK_TERMS = 4
 """Number of words that a boosted query adds. Each variant adds other words."""
 _MAX_VARIANTS = 5
-_MAX_THREADS = 8
 _WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
 
-T = TypeVar("T")
-R = TypeVar("R")
 Embed = Callable[[Sequence[str]], Embedded]
 """A function that returns the vectors and tokens of queries."""
 
@@ -214,12 +209,3 @@ def _terms_of(text: str) -> frozenset[str]:
 def _spelt_terms_of(text: str) -> tuple[tuple[str, str], ...]:
     terms = ((default_tokenizer().tokenize(word), word) for word in _WORD.findall(text))
     return tuple((of_word[0], word) for of_word, word in terms if of_word)
-
-
-def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return the result of `work` for each item. Threads compute it in the caller's context."""
-    if len(items) < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), _MAX_THREADS)) as pool:
-        waiting = [pool.submit(copy_context().run, work, item) for item in items]
-        return [one.result() for one in waiting]

@@ -14,8 +14,9 @@ from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.corpora import with_releases
 from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
-from rag_pipeline.search.fusion import weighted_gains
-from rag_pipeline.search.staged import boosted_queries, documents_of, in_parallel
+from rag_pipeline.search.deadlines import in_parallel
+from rag_pipeline.search.ranking import weighted_gains
+from rag_pipeline.search.staged import boosted_queries, documents_of
 from rag_pipeline.serving.conditions import MetadataCondition
 from rag_pipeline.serving.messages import told
 from rag_pipeline.serving.outgoing import post_json

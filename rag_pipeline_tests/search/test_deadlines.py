@@ -1,6 +1,7 @@
-"""Work of a request stops at its next step after the request has ended."""
+"""Work of a request runs in its threads, and stops at its next step after the request has ended."""
 
-from contextvars import copy_context
+import threading
+from contextvars import ContextVar, copy_context
 
 import pytest
 
@@ -44,3 +45,16 @@ def test_a_search_of_an_ended_request_reads_nothing(tmp_path):
     with pytest.raises(RequestEndedError):
         context.run(searcher.search, SearchRequest(query=QUERY, k=3))
     assert len(embedded) == 1
+
+
+def test_work_is_done_in_parallel_and_in_the_callers_context():
+    noted = ContextVar("noted", default="")
+    noted.set("mine")
+    both = threading.Barrier(2)
+
+    def work(item):
+        both.wait(300)  # one after the other, the first would wait in vain
+        return noted.get(), item
+
+    assert deadlines.in_parallel(work, ["a", "b"]) == [("mine", "a"), ("mine", "b")]
+    assert deadlines.in_parallel(len, []) == []

@@ -11,9 +11,9 @@ from rag_pipeline.config.models import Tokens
 from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.search import index as opened
-from rag_pipeline.search.fusion import weighted_gains
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import whole
+from rag_pipeline.search.ranking import weighted_gains
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker, maxsim
 from rag_pipeline.search.retrieval import Searcher, parse_query
 from rag_pipeline.search.retrievers import Search, SinglePassRetriever

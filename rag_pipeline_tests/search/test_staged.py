@@ -1,5 +1,3 @@
-import threading
-from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import cached
 from rag_pipeline.search.retrievers.hybrid import HybridRetriever
-from rag_pipeline.search.staged import ContextAwareRetriever, LocalExpansion, in_parallel
+from rag_pipeline.search.staged import ContextAwareRetriever, LocalExpansion
 
 NONE = NoReranker(method="none")
 
@@ -103,19 +101,6 @@ def test_vectors_too_large_for_memory_are_searched_from_the_table_and_rank_the_s
         read = retrieve(on_disk, query, staged(), where)
         assert resident.boosted and resident.boosted == read.boosted
         assert [c.chunk_id for c in resident.chunks] == [c.chunk_id for c in read.chunks]
-
-
-def test_work_is_done_in_parallel_and_in_the_callers_context():
-    noted = ContextVar("noted", default="")
-    noted.set("mine")
-    both = threading.Barrier(2)
-
-    def work(item):
-        both.wait(300)  # one after the other, the first would wait in vain
-        return noted.get(), item
-
-    assert in_parallel(work, ["a", "b"]) == [("mine", "a"), ("mine", "b")]
-    assert in_parallel(len, []) == []
 
 
 def test_texts_are_embedded_once(served):

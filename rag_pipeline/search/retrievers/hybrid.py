@@ -9,7 +9,6 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from rag_pipeline.search.filters import conjunction
-from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.index import Floats, Index, Positions
 from rag_pipeline.search.query_analysis import ParsedQuery
 from rag_pipeline.search.ranking import (
@@ -18,6 +17,7 @@ from rag_pipeline.search.ranking import (
     nearest_of,
     nearest_read,
     ranked,
+    reciprocal_rank_fusion,
     scaled,
     similarities_at,
 )

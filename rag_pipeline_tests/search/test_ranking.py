@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_pipeline.search.fusion import reciprocal_rank_fusion, weighted_gains
+from rag_pipeline.search.ranking import reciprocal_rank_fusion, weighted_gains
 
 Ranked = list[tuple[str, float]]
 
