@@ -19,8 +19,8 @@ from benchmarks.processes import kibibytes
 from benchmarks.shared import heading, options, row
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.indexing.loads import load_all
 from rag_pipeline.loading import parser_process
-from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline.loading.sources import scan

@@ -12,10 +12,10 @@ from rag_pipeline.imports import postpone
 postpone(f"{__name__}.sql")  # a search with packaged models needs no SQLAlchemy
 
 from rag_pipeline.calls.asking import Asking as Asking
+from rag_pipeline.calls.asking import Claims as Claims
 from rag_pipeline.calls.cache import CallCache as CallCache
 from rag_pipeline.calls.cache import CallCounts as CallCounts
 from rag_pipeline.calls.cache import call_key as call_key
-from rag_pipeline.calls.claims import Claims as Claims
 from rag_pipeline.calls.database import Database as Database
 from rag_pipeline.calls.endpoint import LONGEST_TIMEOUT as LONGEST_TIMEOUT
 from rag_pipeline.calls.endpoint import PROBE as PROBE

@@ -7,8 +7,10 @@ reads, parses and commits documents. A load in one process has one shard.
 import hashlib
 import json
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any
@@ -33,9 +35,8 @@ from rag_pipeline.indexing.documents import (
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
 from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import missing_extra
-from rag_pipeline.loading.parallel import ParsedSource, load_all
-from rag_pipeline.loading.parser_process import parsers_here
-from rag_pipeline.loading.sources import Rejected, SourceFile, folder_of
+from rag_pipeline.loading.parser_process import parsers_here, stop_parsers
+from rag_pipeline.loading.sources import Rejected, Source, SourceFile, folder_of
 from rag_pipeline.store.schemas import DOCUMENTS_SCHEMA, parse_metadata, rows_of
 from rag_pipeline.workspace import Workspace
 
@@ -44,6 +45,12 @@ _SHARD_DOCUMENTS = 2_000
 _SHARD_BYTES = 64_000_000
 _FREE_DELETIONS = 10
 """Number of documents that a load may delete regardless of `max_deleted`."""
+_MAX_WAITING = 64
+_MAX_BYTES = 64_000_000
+"""Maximum total size in bytes of documents that are being loaded or wait for an earlier one."""
+
+ParsedSource = tuple[Source, Document | DocumentError]
+"""A source, with its document or error."""
 
 
 @dataclass(slots=True)
@@ -265,3 +272,48 @@ def read_documents(
     columns = [f.name for f in fields(Document)]
     for row in workspace.documents().read_rows(columns, document_ids, version, batch_rows=16):
         yield Document(**{**row, "metadata": parse_metadata(row["metadata"])})
+
+
+# --- documents in parallel ---
+
+
+def load_all(sources: Iterable[Source], processes: int) -> Generator[ParsedSource, None, None]:
+    """Load documents in up to `processes` threads, and yield them in the order of the sources.
+
+    Read the bytes of a source before taking the next, because the copy of a bucket's object is then
+    deleted.
+    """
+    started: deque[tuple[Source, Future[Document], int]] = deque()
+    finished = False
+    with ThreadPoolExecutor(processes, "load") as threads:
+        try:
+            for source in sources:
+                started.append((source, *_start(threads, source)))
+                while len(started) > _MAX_WAITING or sum(s[-1] for s in started) > _MAX_BYTES:
+                    yield _wait(*started.popleft())
+            while started:
+                yield _wait(*started.popleft())
+            finished = True
+        finally:
+            if not finished:  # no caller waits for the remaining documents
+                threads.shutdown(wait=False, cancel_futures=True)
+                stop_parsers()
+
+
+def _start(threads: ThreadPoolExecutor, source: Source) -> tuple[Future[Document], int]:
+    try:
+        if isinstance(source, Rejected):
+            raise source.error()
+        raw = source.read()
+    except DocumentError as error:
+        failed: Future[Document] = Future()
+        failed.set_exception(error)
+        return failed, 0
+    return threads.submit(copy_context().run, source.parse, raw), len(raw)
+
+
+def _wait(source: Source, future: Future[Document], _: int) -> ParsedSource:
+    try:
+        return source, future.result()
+    except DocumentError as error:
+        return source, error
