@@ -28,13 +28,13 @@ from rag_pipeline.assistant.corpora import (
 )
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.follow_up import complete
-from rag_pipeline.assistant.kept import KeptAnswers
 from rag_pipeline.assistant.language_model import LanguageModel
 from rag_pipeline.assistant.model import ModelWithFallback, Reflection
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
 from rag_pipeline.assistant.results import (
     AssistedAnswer,
     Detail,
+    KeptAnswers,
     Progress,
     cited,
     standing_warnings,

@@ -1,10 +1,15 @@
-"""Define the assistant's answer with its sources and the trace of its steps."""
+"""Define the assistant's answer with its sources and the trace of its steps, and cache answers."""
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import product, zip_longest
+from threading import Lock
 from typing import Any
+
+from cachetools import LRUCache
 
 from rag_pipeline.answering.forms import verified
 from rag_pipeline.answering.intent import Intent
@@ -166,3 +171,44 @@ def standing_warnings(question: str, found: SearchResult, answer: Answer) -> lis
         *(DOUBTFUL.format(d, standing[d]) for d in sorted(cited & {*standing})),
         *(AMENDED.format(d, ", ".join(sorted(by))) for d, by in amended if d in cited),
     ]
+
+
+_MOST_BYTES = 32 << 20
+"""Maximum size in bytes of the kept answers."""
+
+
+class KeptAnswers:
+    """A cache of the latest answers. Threads may share the object.
+
+    The key of an answer has all its inputs: releases, callers, question and options.
+    """
+
+    def __init__(self) -> None:
+        self._kept: LRUCache[Hashable, AssistedAnswer] = LRUCache(_MOST_BYTES, _size_of)
+        self._lock = Lock()
+
+    def get(self, key: Hashable, progress: Progress | None) -> AssistedAnswer | None:
+        """Return a kept answer, or None. The steps of its trace begin now and are marked."""
+        with self._lock:
+            made = self._kept.get(key)
+        if made is None:
+            return None
+        now, trace = time.time_ns(), []
+        for done, step in enumerate(made.trace):
+            if progress is not None:
+                progress(step.name, done, max(3, done + 1))
+            detail = {**step.detail, "kept": True}
+            trace.append(step.model_copy(update={"seconds": 0.0, "began": now, "detail": detail}))
+        return replace(made, trace=tuple(trace))
+
+    def keep(self, key: Hashable, answer: AssistedAnswer) -> None:
+        """Keep an answer. If the cache is full, drop the least recently used answers."""
+        with self._lock, suppress(ValueError):  # an answer larger than the cache
+            self._kept[key] = answer
+
+
+def _size_of(answer: AssistedAnswer) -> int:
+    """Return the approximate bytes of an answer."""
+    texts = sum(len(one.text) + len(one.context) + len(one.token_signs) for one in answer.passages)
+    quotes = sum(2_000 + len(source.text) for source in answer.sources)
+    return 5_000 + len(answer.text) + texts + 1_000 * len(answer.passages) + quotes

@@ -1,10 +1,15 @@
-"""Tests of the form in which the assistant quotes."""
+"""Answers quote in one form, and equal questions of equal callers are answered once."""
 
 from dataclasses import replace
 
-from rag_pipeline.assistant.results import with_column_names
-from rag_pipeline.datamodels import Answer, Citation, Document
+from rag_pipeline import Corpus
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.assistant.results import KeptAnswers, with_column_names
+from rag_pipeline.datamodels import ANYBODY, Answer, Caller, Citation, Document
+from rag_pipeline.pipeline.driver import load_and_cut
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.chunking import scored
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
 ROWS = "| Vehicle | MOT due | |\n|---|---|---|\n| Bus | 1 May | x |\n|  | 2 June | |\n"
 
@@ -49,3 +54,81 @@ def test_a_table_without_column_names_and_an_unread_document_are_quoted_as_they_
     known = {"a": Document("a", "", text)}
     for read in (lambda one: known[one.document_id], lambda one: None):
         assert with_column_names(single, passages, read) == single.text
+
+
+QUESTION = "When is a doctor's note needed?"
+PRICE = "How expensive may a hotel be?"
+
+
+def searches(assistant):
+    return assistant.corpora["tiny"].cached.total()
+
+
+def told(made):
+    return replace(made, trace=())
+
+
+def test_an_equal_question_is_answered_without_a_search(released):
+    assistant = open_assistant([released])
+    first = assistant.ask(QUESTION)
+    done = searches(assistant)
+    stages = []
+    again = assistant.ask(QUESTION, progress=lambda *stage: stages.append(stage))
+    names = ["intent", "search", "answer", "citations"]
+    assert stages == [(name, n, max(3, n + 1)) for n, name in enumerate(names)]
+    assert told(again) == told(first) and searches(assistant) == done > 0
+    assert [s.name for s in again.trace] == [s.name for s in first.trace]
+    assert all(s.seconds == 0 and s.detail["kept"] for s in again.trace)
+    assert not any("kept" in s.detail for s in first.trace)
+    assert again.trace[0].began > first.trace[-1].began
+    for other in ({"contexts": 2}, {"turns": ("And leave?",)}, {"where": "title != 'x'"}):
+        before = searches(assistant)
+        assistant.ask(QUESTION, **other)
+        assert searches(assistant) > before, other
+
+
+def test_other_labels_are_answered_apart(released):
+    assistant = open_assistant([released])
+    for caller in (ANYBODY, Caller(frozenset({"hr"})), ANYBODY):
+        assistant.seen_by(caller).ask(QUESTION)
+    assert len(assistant.kept._kept) == 2  # the third question got the first one's answer
+
+
+def test_an_answer_and_a_kept_refusal_name_the_files_that_are_unread_now(tmp_path, built_file):
+    corpus = Corpus.load(built_file)
+    anybody = open_assistant([corpus]).seen_by(ANYBODY)
+    query = "Who won the football championship of 1990?"
+    first = anybody.ask(query)
+    assert (first.answered, first.warnings) == (False, ())
+    write_documents(tmp_path / "documents", {"football.xlsx": "no workbook"})
+    load_and_cut(Workspace(corpus.config))
+    told = "not searched, because unreadable: football.xlsx"
+    assert anybody.ask(query).warnings == (told,)
+    answer = anybody.ask(QUESTION)
+    assert (answer.answered, answer.warnings) == (True, (told,))
+    (tmp_path / "documents/football.xlsx").unlink()
+    load_and_cut(Workspace(corpus.config))
+    assert anybody.ask(query).warnings == ()
+
+
+def test_a_new_release_is_asked_again(tmp_path, built_file, run_all):
+    corpus = Corpus.load(built_file)
+    assistant = open_assistant([corpus])
+    assert "180 euros" in assistant.ask(PRICE).text
+    text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
+    write_documents(tmp_path / "documents", {"policy/travel.md": text})
+    run_all(built_file)
+    corpus.reopen()
+    new = assistant.ask(PRICE)
+    assert "250 euros" in new.text and new.releases[0].release == "release-000002"
+
+
+def test_the_oldest_answers_make_room(released):
+    made = open_assistant([released]).ask(QUESTION)
+    long = replace(made, text="x" * (8 << 20))
+    kept = KeptAnswers()
+    for n in range(5):
+        kept.keep(n, long)
+    kept.keep("larger than all", replace(made, text="x" * (33 << 20)))
+    assert [kept.get(n, None) is not None for n in range(5)] == [False, False, True, True, True]
+    assert kept.get("larger than all", None) is None

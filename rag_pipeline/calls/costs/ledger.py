@@ -24,10 +24,9 @@ from uuid import uuid4
 
 from rag_pipeline.calls import sql
 from rag_pipeline.calls.costs import purposes
-from rag_pipeline.calls.costs.encodings import encoder
 from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices
 from rag_pipeline.calls.costs.purposes import CallKind, Charge
-from rag_pipeline.calls.costs.tokens import Learned, Sampled
+from rag_pipeline.calls.costs.tokens import Learned, Sampled, encoder
 from rag_pipeline.calls.database import Database, parts
 from rag_pipeline.calls.processes import is_alive
 from rag_pipeline.errors import BudgetError

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.calls import Database
-from rag_pipeline.calls.costs import Ledger, encodings, estimate_tokens, estimating
-from rag_pipeline.calls.costs.tokens import Sampled
+from rag_pipeline.calls.costs import Ledger, estimate_tokens, estimating
+from rag_pipeline.calls.costs.tokens import _FILES, Sampled, encoder
 from rag_pipeline.models.chat import Prompt, expected_tokens
 from rag_pipeline.models.providers.openai import ChatModel
 
@@ -20,7 +20,7 @@ from rag_pipeline.models.providers.openai import ChatModel
     ],
 )
 def test_tokens_are_those_of_the_models_own_encoding(model: str, text: str, tokens: int) -> None:
-    encode = encodings.encoder(model)
+    encode = encoder(model)
     assert encode is not None
     assert encode(text) == tokens
 
@@ -52,7 +52,7 @@ def test_a_vocabulary_that_is_not_here_is_not_fetched(
     content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if content is not None:
-        (tmp_path / encodings._FILES["o200k_base"][0]).write_bytes(content)
-    monkeypatch.setattr(encodings, "_folders", lambda: [tmp_path])
-    assert encodings.encoder.__wrapped__("gpt-5-mini") is None
+        (tmp_path / _FILES["o200k_base"][0]).write_bytes(content)
+    monkeypatch.setattr("rag_pipeline.calls.costs.tokens._folders", lambda: [tmp_path])
+    assert encoder.__wrapped__("gpt-5-mini") is None
     assert len(list(tmp_path.iterdir())) == (content is not None), "and none is deleted"
