@@ -33,6 +33,7 @@ _MEASURE = re.compile(
 SHEETS = (".csv", ".tsv", ".xlsx", ".ods")
 """Suffixes of files that hold tables and little other text."""
 _PLACE = re.compile(r"(?:.* )?(?:where|place|location|room|site|building)", re.I)
+"""A head of names of places. A size beside it is not the place's."""
 _UNITS = re.compile(r"units?|uom|einheit(?:en)?", re.I)
 _EACH = re.compile(r"each|ea|pieces?|pcs?|units?|items?|stück|stk|pauschal|flat|total", re.I)
 _DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
@@ -165,30 +166,27 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
         return
     text = document.text
     language = _language(head, document)
-    if language not in _WORDS:
+    if language not in _WORDS or (language == "en" and _PLACE.fullmatch(head[named])):
         return
+    words, of_form = _WORDS[language]
     often = Counter(name.casefold() for name in columns[named])
     rich = (n for n, column in enumerate(columns) if len({*column}) > len(column) / 3)
     asked = [n for n in rich if n != named and not _DULL.fullmatch(head[n])]
     units = next((n for n, h in enumerate(head) if _UNITS.fullmatch(h.strip())), None)
     is_person = bool(_NAMES.fullmatch(head[named]))
-    plain = [n for n in asked if "under “" not in english(head[n], "X", "1", False)]
-    asked = plain if language == "en" and plain else asked
     for turn, number in enumerate(sorted(range(len(body)), key=lambda n: f"{n:b}"[::-1])):
         name = columns[named][number]
         if often[name.casefold()] > 1 or not _is_name(name) or text.count(name) > 1 or not asked:
             continue
-        column = asked[turn % len(asked)]
-        said = columns[column][number].strip("*_` ")
         unit = columns[units][number] if units is not None else ""
-        words, of_form = _WORDS[language]
-        question = words(head[column], name, said, is_person, unit)
-        if language == "en" and _PLACE.fullmatch(head[named]):
-            question = _under(head[column], f"“{name}”")  # the size is not of the place
-        if len(head) == 2 and _FORM.fullmatch(head[1]):
-            question = of_form.format(name)
-        if re.search(r"\w", said) and "![" not in said and len(said) <= _LONGEST and question:
-            yield Cell(body[number], said, question, language)
+        for column in (asked * 2)[turn % len(asked) :][: len(asked)]:
+            said = columns[column][number].strip("*_` ")
+            question = words(head[column], name, said, is_person, unit)
+            if len(head) == 2 and _FORM.fullmatch(head[1]):
+                question = of_form.format(name)
+            if re.search(r"\w", said) and "![" not in said and len(said) <= _LONGEST and question:
+                yield Cell(body[number], said, question, language)
+                break
 
 
 def _is_head(cells: Sequence[str]) -> bool:
@@ -248,30 +246,26 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
     if re.fullmatch(r"q[1-4]|(?:19|20)\d\d", last) and _NUMBER.fullmatch(said):
         return f"what is the {shown} figure for {called}"
     # "Number" may number the row or count its things, and "In stock (kg)" is no noun.
-    if re.fullmatch(r"number|no\.?|(?:at|by|from|in|on|per|to) .*", shown):
-        return _under(heading, called)
-    is_noun = last in _OF | _FOR or re.fullmatch(r"\w+ (?:date|time|period|level)", shown)
+    is_odd = re.fullmatch(r"number|no\.?|(?:at|by|from|in|on|per|to) .*", shown)
+    is_noun = (last in _OF | _FOR and not is_odd) or re.fullmatch(
+        r"\w+ (?:date|time|period|level)", shown
+    )
     shown += " number" if last in ("phone", "telephone") else ""
     if is_noun or is_person:
         shown += _in_unit(heading, said, unit)
         return f"what is the {shown} {'of' if last in _OF or is_person else 'for'} {called}"
-    return _under(heading, called)
-
-
-def _under(heading: str, called: str) -> str:
-    return f"what is listed under “{heading.strip()}” for {called}"
+    return ""
 
 
 def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") -> str:
-    """Return the German question for a cell, without question mark. See `english`."""
+    """Return the German question for a cell, without question mark, or "". See `english`."""
     if _CURRENCY.fullmatch(heading.strip()):
         return f"welcher Betrag steht bei „{name}“ unter „{heading.strip()}“"
     number = r"(?<=[a-zäöüß]{3})[- ]?(?:Nr\.?|Nummer)$|(?<=^Telefon)$"
     shown = re.sub(number, "nummer", " ".join(_heading(heading)))
-    article, is_number = _article(shown.casefold()), bool(_NUMBER.fullmatch(said))
+    article = _article(shown.casefold())
     if not article or shown.islower():
-        asks = "welcher Wert steht" if is_number else "was steht"
-        return f"{asks} bei „{name}“ unter „{heading.strip()}“"
+        return ""
     is_sum = re.search(
         r"preis|kosten|gebühr|betrag|miete|gehalt|rate|summe|lohn|zahl|menge|bestand|umsatz|verbrauch",
         shown,
@@ -284,16 +278,9 @@ def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") 
     return f"{asks} {article} {shown}{_in_unit(heading, said, unit)} {of}"
 
 
-def french(heading: str, name: str, said: str, is_person: bool, unit: str = "") -> str:
-    """Return the French question for a cell, without question mark. See `english`."""
-    of = name if is_person and _PERSON.fullmatch(name) else f"« {name} »"
-    return f"qu’est-il indiqué sous « {heading.strip()} » pour {of}"
-
-
 _WORDS = {
     "en": (english, "what is stated under “{}”"),
     "de": (german, "was steht unter „{}“"),
-    "fr": (french, "qu’est-il indiqué sous « {} »"),
 }
 """The question for a cell, and the question for a field of a form, by language."""
 

@@ -121,12 +121,12 @@ class Certifier(AbstractContextManager["Certifier"]):
         self._folder.cleanup()
 
     def problem(
-        self, query: str, gold: GoldSpan, answer: str | None = None, is_row: bool = False
+        self, query: str, gold: GoldSpan, answer: str | None = None, is_only: bool = False
     ) -> str | None:
         """Return the problem of a question, or None if it passes.
 
-        `answer` is the expected answer, or None if it is unknown. `is_row` means that the span is a
-        row of a table, and that the question holds the row's name.
+        `answer` is the expected answer, or None if it is unknown. `is_only` means that the question
+        holds a name that only this span defines: of a row, an option, an abbreviation or a term.
         """
         document = self._documents.get(gold.document_id)
         text = document.text[gold.start : gold.end] if document else ""
@@ -149,12 +149,13 @@ class Certifier(AbstractContextManager["Certifier"]):
         asked = terms - name
         if len(asked) < _LEAST_ASKED and not (asked and _DEFINES.search(query)):
             return "leaks the title: it asks for nothing else"
-        if self._rank(query, gold, None) > _FOUND:
+        if self._rank(query, gold, None) > (_RIVALS_AMONG if is_only else _FOUND):
             return "unanswerable: a search does not find the span"
         inside = " ".join(w for w in query.split() if asked & set(self._tokenizer.tokenize(w)))
-        if self._rank(inside, gold, self._inside[gold.document_id]) > _FOUND_INSIDE:
+        most = _RIVALS_AMONG if is_only else _FOUND_INSIDE
+        if self._rank(inside, gold, self._inside[gold.document_id]) > most:
             return "leaks the title: without it the span is not found in its document"
-        return self._rival_problem(query, terms, asked, gold, wanted, is_row)
+        return self._rival_problem(query, terms, asked, gold, wanted, is_only)
 
     def may_answer(self, query: str, document_id: str) -> str | None:
         """Return the problem of a question that a document should not answer, or None.
@@ -208,7 +209,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         asked: set[str],
         gold: GoldSpan,
         wanted: str | None,
-        is_row: bool,
+        is_only: bool,
     ) -> str | None:
         inside = self._inside[gold.document_id]
         for amending in self._amending.get(gold.document_id, ()):
@@ -230,7 +231,7 @@ class Certifier(AbstractContextManager["Certifier"]):
                 share = sum(w for t, w in weight.items() if t in sentence.terms or t in context)
                 if answers(sentence.place, gold):
                     covered = max(covered, share)
-                elif is_row and sentence.place.document_id == gold.document_id:
+                elif is_only and sentence.place.document_id == gold.document_id:
                     continue
                 elif sentence.could_answer(wanted, defines) and sentence.terms & asked:
                     rivals.append((share, sentence.place.document_id))
@@ -271,7 +272,7 @@ class Certifier(AbstractContextManager["Certifier"]):
 
         If no passage holds the span, return infinity.
         """
-        for rank, (chunk_id, _) in enumerate(self._index.search(query, _FOUND, allowed), 1):
+        for rank, (chunk_id, _) in enumerate(self._index.search(query, _RIVALS_AMONG, allowed), 1):
             if answers(self._passages[chunk_id], gold):
                 return rank
         return math.inf

@@ -5,14 +5,15 @@ and sentences of a known form (`forms`). Documents in other languages yield no f
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import chain
 
 from rag_pipeline.answering.quantities.values import Quantity, quantities
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.datamodels import Document
+from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import headings, headings_above
@@ -44,11 +45,12 @@ _CODE = re.compile(r"^(?P<fence>```|~~~)(?:.*\n)*?(?P=fence)|^(?:>>>|\.\.|\$) .*
 """A block of code between fences, or a line of a session or of reStructuredText markup."""
 _INLINE = re.compile(r"`{1,2}[^`]+`{1,2}_{0,2}|https?://\S+")
 _DEFINED = re.compile(
+    r"(?:As used (?:herein|in the Agreement), |For (?:the )?purposes of the Agreement, )?"
     r"(?:[Tt]he terms? )?[“\"]([A-Z][A-Za-z-]+(?:\s[A-Z]?[A-Za-z-]+){0,3})[”\"]\s+"
     r"(?:means?|shall mean|refers? to)\b"
 )
 COMPANY = (
-    "Inc|Pty|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|"
+    "Inc|Pty|Pte|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|"
     "Company|Holdings|Partners|Bank|Trust|Foundation|University|Association"
 )
 """Last words of the names of companies and institutions."""
@@ -78,6 +80,26 @@ _ENTRY = re.compile(
 )
 """An entry of a list of options, variables or settings: "-a, --all" and its first paragraph."""
 _COMMON = ("--help", "--version")
+_DEFAULT = re.compile(
+    r"(?:\b(?:[Dd]efaults? (?:value )?(?:is|to)|[Dd]efault:|(?:Standard(?:wert)?|Voreinstellung|"
+    r"Vorgabe) ist|Standardmäßig) |\([Dd]efault:? )"
+    r"(?P<value>(?!the same|wird|werden|sind|ist)[“\"'‘»„]?[\w./*-]+?(?: [\w./*-]+?){0,4}?"
+    r"[”\"'’«“]?)(?=[,;)]| \(|\.?$|\.\s)"
+)
+"""The statement of a default value in the text of an entry."""
+_TERM = re.compile(
+    r"^(?P<names>(?P<name>[A-ZÄÖÜ][^\n:.,!?*\[]{3,40}))\n:   "
+    r"(?P<text>[^\n]+(?:\n    \S[^\n]*)*)(?=\n\s*\n(?!    )|\s*\Z)",
+    re.MULTILINE,
+)
+"""A term of a definition list, and its only paragraph."""
+_ASKS = re.compile(
+    r"(?!.*\b(?:it|this|these|those|them|they|here|dies\w*|hier)\b)"
+    r"(?:What|Why|How|When|Which|Who|Where|Can|Do|Does|Is|Are|Should|Will|W(?:ie|as|arum|ann|er|o|"
+    r"elche[nrs]?|ozu|oher)|Kann|Muss|Darf|Gibt|Soll|Ist|Sind) (?:\S+ ){2,}\S+\?",
+    re.IGNORECASE,
+)
+"""A heading that is a question by itself."""
 _OF_ITSELF = re.compile(
     r"\b([Tt])his (?:[A-Z][\w-]+ ){0,4}((?i:agreement|contract|lease|policy|undertaking))\b"
 )
@@ -89,11 +111,14 @@ _LED = re.compile(
 )
 """Words before a clause that is a sentence by itself: "However, …", "Each party agrees that …"."""
 _SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
+_CITED = re.compile(r"\d+:\s?\d+|\bpp\.|\bdoi\b", re.IGNORECASE)
+"""Numbers of pages in a list of references."""
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINKS = {*"of the and for in to on a an with by der die das des und für von zur zum".split()}
 READ = ("en", "de")
 """Languages that the rules read."""
-_KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
+_KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage", "-": "option"}
+"""Kinds of facts by the kind of a quantity, or by the first letter of an entry."""
 
 
 def read_facts(document: Document) -> Iterator[StatedFact]:
@@ -105,7 +130,9 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
         place = document.document_id, cell.row.start, cell.row.end, row
         yield StatedFact("cell", *place, value, language=cell.language, question=cell.question)
     if language in READ:
-        for fact in (*_entries(document, language), *_said(document, language)):
+        spans = sentence_spans(document.text)
+        every = (_entries(document, language), _abbreviations(document, spans, language))
+        for fact in (*chain(*every), *_said(document, language)):
             yield replace(fact, language=language)
 
 
@@ -136,14 +163,17 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         begin = past - len(text[begin:past].lstrip())
         if text[begin - 1] == "\n" and (numbering := _NUMBERING.match(text, begin, past)):
             begin = numbering.end()
-        topic, body = shown(head), _STEP.sub("", plain(document.text[begin:past]))
+        asking = head if _ASKS.fullmatch(head) else ""
+        topic, body = asking or shown(head), _STEP.sub("", plain(document.text[begin:past]))
         prose = plain(_INLINE.sub("code", text[begin:past]))
-        is_alone = often[head] == 1 and asks_for(topic)
+        # One common word, or capitals beside marked headings, seldom name a topic.
+        is_common = language == "en" and is_markdown and (head.isupper() or is_small(head.lower()))
+        is_alone = often[head] == 1 and (asking or (asks_for(topic) and not is_common))
         # A line of capitalized words may be an author, whom the text below does not name.
         is_titled = language == "en" and re.fullmatch(r"(?:[A-Z][\w.’'-]*\s?){2,4}", topic)
         if is_alone and is_about(topic if is_titled or not is_marked else "", prose, language):
             section = document.document_id, begin, past, body
-            yield StatedFact("section", *section, (0, len(body)), subject=topic)
+            yield StatedFact("section", *section, (0, len(body)), subject=topic, question=asking)
     persons = tuple(persons_in(text))
     for start, end in spans:
         raw, last = text[start:end], before
@@ -162,6 +192,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         begin = start + _prefix(raw)
         sentence = _LED.sub(lambda led: led[1].upper(), plain(text[begin:end]))
         sentence = _OF_ITSELF.sub(lambda f: f"{f[1]}he {f[2].capitalize()}", sentence)
+        sentence = re.sub(r"(?<=the date )hereof\b", "of the Agreement", sentence)
         is_new = "\n\n" in text[max(0, start - 80) : start].rstrip(" ") or not last
         if not is_new and (not re.search(r"[.!?:;][)”“\"’]?$", last) or _UNENDED.search(last)):
             continue
@@ -212,10 +243,11 @@ def _of_sentence(
     known = f"{about} {document.text}" if len(document.text) <= _SHORT_TEXT else about
     quantities_said = list(_quantities(found, known))
     yield from quantities_said
-    yield from _abbreviations(found, about)
     defined = _DEFINED.match(sentence)
     if defined and language == "en":
         meaning = (defined.end(), len(sentence))
+        if re.match(rf" (?:(?:the|this|an?) )?{defined[1]}\b", sentence[defined.end() :], re.I):
+            return  # "“Agreement” means this Agreement as amended"
         yield StatedFact("definition", *found, meaning, about, subject=defined[1])
     elif not quantities_said or is_acting:
         asked = asked_of(sentence, language, about, persons)
@@ -231,36 +263,66 @@ def _indent(text: str, at: int) -> int:
 
 def _entries(document: Document, language: str) -> Iterator[StatedFact]:
     """Yield the options and settings that the document describes once, if that is complete."""
-    every = list(_ENTRY.finditer(document.text))
-    named = Counter(found["name"] for found in every)
-    for found in every:
+    text = document.text
+    entries, terms = list(_ENTRY.finditer(text)), list(_TERM.finditer(text))
+    named = Counter(found["name"] for found in (*entries, *terms))
+    for found in (*entries, *(term for term in terms if asks_for(term["name"]))):
         name, said = found["name"], plain(found["text"])
         is_whole = is_said(said, language) and said[-1] != ":" and not OUTSIDE.search(said)
+        if found.re is _TERM and re.search(r"\b[Dd]ies\w* (?!Eigensch|Option|Einst|Funkt)", said):
+            continue
+        # A further paragraph of the same entry is indented, too.
+        more = re.match(r"[ \t]*\n[ \t]*\n[ \t]*(?=[^\s-])", text[found.end() :])
+        if more and _indent(text, found.end() + more.end()) > _indent(text, found.start("names")):
+            continue
         if named[name] == 1 and name not in _COMMON and len(said) <= _SENTENCE[1] and is_whole:
             place = document.document_id, found.start("names"), found.end("text"), said
-            kind: FactKind = "option" if name[0] == "-" else "section"
-            yield StatedFact(kind, *place, (0, len(said)), subject=name.rstrip("="))
+            name, kind = name.rstrip("="), _KIND_OF.get(name[0], "section")
+            yield StatedFact(kind, *place, (0, len(said)), subject=name)
+            defaults = list(_DEFAULT.finditer(said))
+            if len(defaults) == 1 and kind == "option":
+                asked = f"what is the default of the option {name}"
+                asked = (
+                    f"was ist die Voreinstellung der Option {name}" if language == "de" else asked
+                )
+                yield StatedFact("default", *place, defaults[0].span("value"), question=asked)
 
 
-def _abbreviations(found: tuple[str, int, int, str], about: str) -> Iterator[StatedFact]:
-    """Yield the abbreviations that a sentence defines as "long form (LF)".
+def _abbreviations(
+    document: Document, spans: Sequence[Span], language: str
+) -> Iterator[StatedFact]:
+    """Yield the abbreviations that a document defines as "long form (LF)", always by the same form.
 
     The letters must be the initials of the words before them. This is a strict case of Schwartz and
     Hearst, A simple algorithm for identifying abbreviation definitions in biomedical text, 2003.
     """
-    every = list(_SHORT.finditer(found[3]))
-    for said in every if len(every) <= 2 else ():
-        letters = [c for c in said["short"] if c.isupper()]
-        start = said.end("long")
-        for word in reversed(list(re.finditer(r"[\w’']+", said["long"]))):
-            if letters and word[0][0].upper() == letters[-1]:
-                letters.pop()
-                start = said.start() + word.start()
-            elif word[0] not in _LINKS or not letters:
-                break
-        if not letters and said["short"].isupper():
-            value = (start, said.end("long") - 1)
-            yield StatedFact("abbreviation", *found, value, about, subject=said["short"])
+    defined: defaultdict[str, list[StatedFact]] = defaultdict(list)
+    for start, end in spans:
+        sentence = plain(document.text[start:end])
+        is_prose = len(sentence.split()) > 5 and len(sentence) <= _SENTENCE[1] and "(" in sentence
+        is_prose = is_prose and is_said(sentence, language)
+        every = list(_SHORT.finditer(sentence)) if is_prose and not _CITED.search(sentence) else []
+        for said in every if len(every) <= 2 else ():
+            if value := _long_form(said):
+                place = document.document_id, start, end, sentence
+                fact = StatedFact("abbreviation", *place, value, subject=said["short"])
+                defined[fact.subject].append(fact)
+    for facts in defined.values():
+        if len({fact.said.casefold().rstrip("s") for fact in facts}) == 1:
+            yield facts[0]
+
+
+def _long_form(said: re.Match[str]) -> Span | None:
+    """Return the span of the words whose initials an abbreviation is, or None."""
+    letters = [c for c in said["short"] if c.isupper()]
+    start = said.end("long")
+    for word in reversed(list(re.finditer(r"[\w’']+", said["long"]))):
+        if letters and word[0][0].upper() == letters[-1]:
+            letters.pop()
+            start = said.start() + word.start()
+        elif word[0] not in _LINKS or not letters:
+            break
+    return (start, said.end("long") - 1) if not letters and said["short"].isupper() else None
 
 
 _BEFORE_NAME = frozenset(

@@ -194,7 +194,6 @@ def _passive(template: str) -> Callable[[re.Match[str]], Asked | None]:
         if not is_subject(found["s"]) or not is_clause(found["rest"]):
             return None
         said = {name: words or "" for name, words in found.groupdict().items()}
-        said["v"] = said["v"].replace("shall", "will")
         question = template.format(**said)
         return Asked("statement", " ".join(question.split()), found.start("o"))
 
@@ -202,21 +201,20 @@ def _passive(template: str) -> Callable[[re.Match[str]], Asked | None]:
 
 
 _BE = "is|are|was|were"
+_ASIDE = "(?:[,;] (?:provided|unless|except|but|so|whether|including|in the same) .*)?"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
-    (rf"(?P<s>.+?) (?P<v>{_BE}|shall|will)(?P<be> be)? (?P<rest>governed)"
-     r"(?: by,? and (?:\w+ ){1,4}in accordance with| by) (?P<o>(?!\w+ing\b)\w.+)",
-     _passive("what {v} {s}{be} {rest} by")),
+    (r"(?P<s>.+?) (?:is|are|shall be|will be) (?P<rest>governed)"
+     r"(?: by,? and (?:\w+ ){1,4}in accordance with,?| by) (?P<o>(?:the )?[Ll]aws?\b.+)",
+     _passive("what law governs {s}")),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
-    (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|was|were|does|do|did) ?(?:not|"
+    (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|was|were|does|do) ?(?:not|"
      r"never) (?P<rest>[a-z][^,;]*?)"
      r"(?:[,;] (?:provided|unless|except|and|but|so)\b.*)?", _barred),
     (r"(?P<person>[A-Z][\w.’-]*(?: [A-Z][\w’-]+){0,2}) (?P<v>will|can|wrote|sent|took|gave|made|"
      r"brought|bought|met|led|found|kept|(?!is|was|has|does|thinks|feels|likes|wants|needs|knows|"
      r"says|asks|asked|hopes|explained|reported|said|noted|thanked|proposed)[a-z]{2,}(?:s|ed)) "
-     r"(?P<rest>(?!that\b|be\b)[a-z][^,;]*)(?:[,;] .*)?", _who),
+     rf"(?P<rest>(?!that\b|be\b)[a-z][^,;]*){_ASIDE}", _who),
     (r"(?:the )?(?P<person>[A-Z].*?) (?P<v>shall|must|may|agrees to|is (?=responsible|liable|"
      r"entitled)|(?:will|shall) (?=be (?:responsible|liable))) ?"
-     r"(?P<rest>[a-z][^,;]*)(?:[,;] (?:provided|unless|except|but|so|whether|including|in the "
-     r"same) .*)?",
-     _who),
+     rf"(?P<rest>[a-z][^,;]*){_ASIDE}", _who),
 )  # fmt: skip

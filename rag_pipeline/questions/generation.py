@@ -41,7 +41,7 @@ _SKETCH = 128
 _COPIED = 0.9
 _MOST_TRIED = 6
 """Maximum number of facts tried per wanted question."""
-_LISTED: tuple[FactKind, ...] = ("option", "abbreviation", "section")
+_LISTED: tuple[FactKind, ...] = ("option", "default", "abbreviation", "section")
 """Kinds of facts that some documents list by the hundred, and whose questions are alike."""
 _FEW = 50
 """`_LISTED` kinds fill up to this many questions, or at most a third of more questions."""
@@ -52,7 +52,7 @@ _TOPIC = re.compile(r"[^\W\d_][^\d:@]{2,39}")
 _SHORT = 4
 """A question of at most this many words of content may be about the section alone."""
 _QUESTION_WORDS = frozenset(
-    "what when within which does must will long often much high time were have".split()
+    "the who what when within which does must will long often much high time were have".split()
 )
 QuestionRow = dict[str, Any]
 """A row of a queries file (`loading.queries.QueryRecord`)."""
@@ -84,9 +84,8 @@ def make_questions(
     """Return up to `wanted` questions by rules, as rows for a queries file.
 
     Up to `several` more questions need two documents. Up to `unanswerable` more have no answer.
-    Questions name their document, unless there is only one document, or the question asks for
-    an abbreviation that only one document has. Documents and kinds of facts take turns. Documents
-    that are not in force and near copies are left out. The same documents give the same questions.
+    Questions name their document, unless there is only one document. Documents and kinds of facts
+    take turns. Documents that are not in force and near copies are left out. The same documents give the same questions.
     `progress` gets the number of documents read and facts tried, and their total number.
     """
     rows: list[QuestionRow] = []
@@ -188,22 +187,26 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     problem = "no wording"
-    is_known = fact.quantity or fact.kind == "cell"
+    is_known = fact.quantity or fact.kind in ("cell", "default")
+    # The document defines an abbreviation, a term or an option once.
+    is_only = fact.kind in ("cell", *_LISTED[:3]) or (fact.kind == "definition" and fact.subject)
     answer = fact.answer if is_known else None
     for question in islice(questions_of(fact, random), _TRIED):
-        tried = [question] if fact.kind == "abbreviation" or certifier.is_alone else []
+        tried = [question] if certifier.is_alone else []
         held = [
             name
             for name in names
             if re.search(rf"(?<![\w-]){re.escape(_bare(name))}(?![\w-])", question, re.IGNORECASE)
         ]
+        if held and fact.kind == "definition":
+            continue  # The document's name is no term of it.
         if held and fact.kind not in ("cell", "section"):
             tried = [question]
         elif names:
             name = f"{_section_of(question, fact)}{random.choice(names)}"
             tried.append(with_name(question, name, random, fact.language))
         for query in tried:
-            found = certifier.problem(query, fact.gold, answer, fact.kind == "cell")
+            found = certifier.problem(query, fact.gold, answer, bool(is_only))
             if found is None:
                 return query
             problem = found
@@ -220,8 +223,8 @@ def _section_of(question: str, fact: StatedFact) -> str:
 
     Under "Company cards", "the limit for a purchase" is not the limit of all purchases.
     """
-    words = re.findall(r"[^\W\d_]{4,}", question.casefold())
-    heading = re.findall(r"[^\W\d_]{4,}", fact.section.casefold())
+    words = re.findall(r"[^\W\d_]{3,}", question.casefold())
+    heading = re.findall(r"(?!the\b|and\b)[^\W\d_]{3,}", fact.section.casefold())
     is_topic = heading and EMPTY_HEADINGS.isdisjoint(heading) and _TOPIC.fullmatch(fact.section)
     is_odd = NO_SUBJECT.match(fact.section)
     is_asked = {word[:4] for word in words} & {word[:4] for word in heading}

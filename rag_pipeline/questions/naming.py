@@ -18,7 +18,7 @@ _HEAD = 3_000
 """Number of first characters that are searched for names of companies."""
 _OFTEN = 0.4
 """A name in more than this share of the documents identifies none of them."""
-_MOST_WORDS = 9
+_MOST_WORDS = 11
 _SAYING = 4
 """Minimum number of words of a title that may say more than owner and kind."""
 _COMPANY = re.compile(
@@ -36,16 +36,18 @@ _RUNNING = re.compile(r"(\S.*?)(\(\w+\))(?:\s.*)?\s\1\2", re.IGNORECASE)
 """The head line of a manual page: "LS(1)   User Commands   LS(1)"."""
 _NO_TITLE = re.compile(
     r"(?:exhibit|annex|appendix|attachment|schedule)\b|\W|\S*\(\w+\)$|.*\b(?:title|name|number|"
-    r"date)$|.*\bclick here\b",
+    r"date)$|.*\b(?:click here|journal of)\b",
     re.IGNORECASE,
 )
-"""A title of an attachment, a markup character, or a broken head line."""
+"""A title of an attachment or a journal, a markup character, or a broken head line."""
 _NUMBER = re.compile(
     r"^(?:(?:chapter|section|part|kapitel|abschnitt|teil)\s)?(?:[A-Z]\.)?\d+(?:\.\d+)*[.:)]?\s+(?=\D)",
     re.I,
 )
 """The number of a section at the start of its page: "8.2. Names"."""
-_PART = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]{2,6}|(?:19|20)\d\d|[A-Z]?[^\W\d_A-Z]+-[^\W\d_]+|&")
+_PART = re.compile(
+    r"[A-Z]?[^\W\d_A-Z]+|(?:[A-Z][a-z]{2,}){2,3}|[A-Z]{2,6}|(?:19|20)\d\d|[A-Z]?[^\W\d_A-Z]+-[^\W\d_]+|&"
+)
 """A part of a file's name that people say, unlike "NDAwritableV2" or "0001140361"."""
 _KINDS = frozenset(
     "act addendum agreement amendment bylaws charter code contract faq guide guidelines handbook "
@@ -84,7 +86,6 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         kind = _kind(document, owners)
         alike = (d for last, d in kinds if d is not document and last == kind.split()[-1:])
         is_english = document.metadata.get("language", "en") == "en"
-        # A document of the same kind without a known owner may have the same owner.
         written = f"{document.title} {readable_name(document.document_id)}".casefold()
         # "Acme’s manual" says less than the title "Health and Safety Manual".
         tells_kind = " " in kind or any(name.casefold() in written for name in owners[:1])
@@ -95,11 +96,7 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
             owners
             and kind
             and (fits_title or len(_words(document.title)) < _SAYING)
-            and all(
-                (proper[d.document_id] or _COMPANY.search(d.text[:_HEAD]))
-                and owners[0] not in d.text
-                for d in alike
-            )
+            and all(owners[0] not in d.text for d in alike)
         )
         if is_owned and is_english and not _RUNNING.fullmatch(document.title):
             first, short = owners[0], kind.split()[-1]
@@ -133,7 +130,7 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
             inside = (n for n in written if re.search(rf"(?<=[\w,;] ){n}\b", document.text))
             yield from islice(inside, 1)
     for company in _COMPANY.finditer(document.text[:_HEAD]):
-        words = re.sub(rf",|[’']s\b|\b(?:{COMPANY})\b", "", company["name"]).split()
+        words = re.sub(rf",|[’'](?:s\b|(?!\w))|\b(?:{COMPANY})\b", "", company["name"]).split()
         if any(word.lower() in _KINDS for word in words):
             continue
         spoken = [word for word in words if word[0].isalpha()]  # not "&"
@@ -167,9 +164,8 @@ def _words(title: str) -> list[str]:
 
 
 def _in_small_letters(word: str) -> str:
-    """Return "Non-Disclosure" for "NON-DISCLOSURE". A code such as "QA-POL-014" stays."""
-    is_code = "-" in word and not dictionary("en").issuperset(word.casefold().split("-"))
-    return word if is_code or not word[0].isalpha() else word.title()
+    """Return "Non-Disclosure" for "NON-DISCLOSURE". A name such as "GNU" or "QA-POL-014" stays."""
+    return word.title() if dictionary("en").issuperset(word.casefold().split("-")) else word
 
 
 def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
@@ -195,4 +191,7 @@ def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
         return [f"“{title}”"]
     name = readable_name(document.document_id)
     is_same = name.casefold() == title.casefold()
-    return [] if is_same or not all(map(_PART.fullmatch, name.split())) else [f"the file “{name}”"]
+    # A part that the text holds is a word that people say: "QuickBooks".
+    held = {*re.findall(r"[^\W\d_]+", document.text)}
+    is_spoken = all(_PART.fullmatch(part) or part in held for part in name.split())
+    return [f"the file “{name}”"] if is_spoken and not is_same else []

@@ -20,7 +20,9 @@ _CLAUSE = re.compile(
 )
 """The number and heading of a clause on its first line: "7. Governing Law. This Agreement …"."""
 _ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")
-_MARKS = re.compile(r"\*{1,3}|(?<![\w`])_(?=[^\s_`][^_`\n]*_(?![\w`]))|(?<=[^\s_`])_(?![\w`])|`")
+_MARKS = re.compile(
+    r"\*{1,3}|(?<![\w`])_(?=[^\s_`][^_`\n]*_(?![\w`]))|(?<=[^\s_`])_(?![\w`])|`(?:_{1,2}(?!\w))?"
+)
 HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t]+)?(.{3,80})")
 _MARKUP = re.compile(
     r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”|"
@@ -94,12 +96,14 @@ def sections_of(text: str, spans: Sequence[Span]) -> Iterator[tuple[str, int, in
 
 def heading_of(text: str, start: int, raw: str) -> str | None:
     """Return the heading that the sentence `raw` of a text is, or None."""
-    if "\n" in raw.strip() or raw.rstrip()[-1:] in ".;,:?!":
+    if "\n" in raw.strip() or raw.rstrip()[-1:] in ".;,:!":
         return None
     # The number before the heading may be another sentence: "## 2. Prices".
     line = text[text.rfind("\n", 0, start) + 1 : start + len(raw)]
     match = HEADING.fullmatch(without_links(line).strip())
-    if match is None:
+    # A line that asks is a heading only with a mark, and as a whole.
+    is_part = raw.rstrip()[-1:] == "?" and text[start + len(raw) :][:1] not in ("", "\n")
+    if match is None or is_part or (raw.rstrip()[-1:] == "?" and not match[1]):
         return None
     words = plain(match[2])
     is_short = len(words.split()) <= 8 and words[:1].isupper()
@@ -128,7 +132,7 @@ def is_about(heading: str, body: str, language: str) -> bool:
     asked = [w.casefold()[:4] for w in re.findall(r"[^\W\d_]{4,}", heading)]
     return (
         not OUTSIDE.search(body)
-        and body.endswith((".", ")"))
+        and re.fullmatch(r"[^a-zäöü].*(?:\.|\D\))", body) is not None
         and is_said(body, language)
         and said.issuperset(asked)
     )

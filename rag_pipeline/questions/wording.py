@@ -145,10 +145,6 @@ _OF_NAMES = {
         "“": "„", "”": "“", "the mail": "der E-Mail", "the table": "der Tabelle",
         "the file": "der Datei", "“ of ": "“ in ",
     },
-    "fr": {
-        "“": "« ", "”": " »", "the mail": "le message", "the table": "le tableau",
-        "the file": "le fichier",
-    },
 }  # fmt: skip
 """Parts of names of documents in other languages, in the order in which they are replaced."""
 _GERMAN_VERB = re.compile(
@@ -185,8 +181,6 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
         if bare.startswith("Was steht "):
             return f"{bare.replace('Was steht ', f'Was steht in {name} ', 1)}?"
         return f"{_GERMAN_VERB.sub(lambda found: f'{found[0]} laut {name}', bare, count=1)}?"
-    if language == "fr":
-        return f"Selon {name}, {bare[:1].lower()}{bare[1:]} ?"
     if bare.startswith("What is said about "):
         verb = "do" if name.endswith(("terms", "rules", "guidelines", "minutes")) else "does"
         return f"What {verb} {name} say about {bare.removeprefix('What is said about ')}?"
@@ -201,6 +195,8 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
 def _turned(fact: StatedFact, random: Random) -> str | None:
     """Return the fact's clause as a question for its value, or None if the clause is unsuitable."""
     clause, after = fact.sentence[: fact.value[0]], fact.sentence[fact.value[1] :].rstrip(" .;")
+    # "The Agreement is effective on … and will remain in effect for a period of …"
+    clause = re.sub(r"^(the Agreement) .* and (will|shall) ", r"\1 \2 ", clause)
     if summed := _OF_SUM.search(clause):
         use = re.match(r" (?:for|per|on) [\w -]{3,40}$", after)
         unknown = r"fee|penalty|(?:sur)?charge|fine|discount|rate|bonus|delay"
@@ -256,7 +252,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         if " and " in kept:
             return None
         return f"{word} should you {kept} {rest}" if is_clause(f"{kept} {rest}") else None
-    if re.search(r"\b(?:provided|unless|except)\b", after):
+    if re.search(r"\b(?:provided|unless(?! (?:otherwise|earlier|sooner) \w+)|except)\b", after):
         return None  # The question would lose the condition.
     found = re.search(rf"(?<=\s)({_AUXILIARY})(?:\s+|$)", kept)
     if found:

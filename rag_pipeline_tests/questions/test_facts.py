@@ -112,6 +112,14 @@ OPTIONS
        --sort
               This option has three effects:
 
+       --jobs N
+              Count so many files at a time. The default is 4.
+
+       --trace
+              Print each line of the file.
+
+              The number comes first.
+
 ENVIRONMENT
        TOOL_COLOUR
               Set the colour of the lines that the tool prints.
@@ -120,29 +128,68 @@ ENVIRONMENT
 
 def test_a_manual_is_asked_about_its_entries_but_not_about_their_sentences() -> None:
     found = [(f.kind, f.subject) for f in facts(MANUAL)]
-    assert found == [("option", "--output"), ("section", "TOOL_COLOUR")]
+    named = [("option", "--output"), ("option", "--jobs"), ("default", "")]
+    assert found == [*named, ("section", "TOOL_COLOUR")]
+    (default,) = facts(MANUAL, "default")
+    assert (default.question, default.answer) == ("what is the default of the option --jobs", "4")
+
+
+def test_a_term_of_a_list_is_a_topic_unless_its_text_refers_elsewhere() -> None:
+    text = (
+        "# Filter\n\nWidth of the stroke\n:   The filter draws a stroke of this many points.\n\n"
+        "Height of the stroke\n:   Dieser Wert gilt für den Strich des Filters.\n\n"
+        "Colour of the stroke\n:   The filter draws it in a colour.\n\n    It may be red.\n\n"
+    )
+    assert [f.subject for f in facts(text, "section")] == ["Width of the stroke"]
+
+
+def test_a_heading_that_asks_is_the_question_unless_it_points_elsewhere() -> None:
+    text = (
+        "# Guide\n\n## 9.2. Do I have to stop the tool to update a file?\n\n"
+        "The tool need not stop before a file is updated.\n\n"
+        "## How can they be updated?\n\nThe tool updates the files by itself.\n\n"
+        "## Is it fast? Some say\n\nThe tool counts ten files in a second.\n"
+    )
+    asked = [(f.question, f.answer) for f in facts(text, "section")]
+    assert asked == [
+        (
+            "Do I have to stop the tool to update a file?",
+            "The tool need not stop before a file is updated.",
+        )
+    ]
+
+
+def test_an_abbreviation_has_one_long_form_and_is_asked_at_the_first() -> None:
+    text = "The users of a local area network (LAN) share a disk of the house.\n\n"
+    text += "A local area network (LAN) has no roof. "
+    text += "The large apple net (LAX) is green and big.\n\n"
+    text += "The red hen (RH) and the round house (RH) are both on the farm of the house.\n"
+    assert [(f.subject, f.start) for f in facts(text, "abbreviation")] == [("LAN", 0)]
 
 
 def test_a_comment_in_code_is_no_heading() -> None:
-    text = "# Guide\n\n## Backups\n\nThe tool makes backups:\n\n```sh\n# Copy of the disk\n"
+    text = "# Guide\n\n## Disk backups\n\nThe tool makes backups:\n\n```sh\n# Copy of the disk\n"
     text += "copy\n```\n\nThe backups of the disk are kept in the cellar of the house.\n"
-    assert [f.subject for f in facts(text, "section")] == ["backups"]
+    assert [f.subject for f in facts(text, "section")] == ["disk backups"]
 
 
 @pytest.mark.parametrize(
     ("below", "expected"),
     [
-        ("The disk\n\nBackups are kept in the cellar of the house.", {"backups": 2}),
+        ("The disk\n\nBackups are kept in the cellar of the house.", {"disk backups": 2}),
         ("### Disk copies\n\nDisk copies are kept in the cellar of the house.", {"disk copies": 1}),
         ("Backups are described in the guide for operators.", {}),
         ("Or copy them by hand.\n\n```sh\ncopy a b\n```", {}),
-        ("Keys of backups start with `b_`, and names too with `b_`.", {"backups": 2}),
+        ("Keys of backups start with `b_`, and names too with `b_`.", {"disk backups": 2}),
         ("This section explains the restoration of files.", {}),
-        ("## Anna Trellis\n\nShe keeps the copies in the cellar of the house.", {"backups": 1}),
+        (
+            "## Anna Trellis\n\nShe keeps the copies in the cellar of the house.",
+            {"disk backups": 1},
+        ),
     ],
 )
 def test_a_section_is_whole_and_says_its_topic_itself(below: str, expected) -> None:
-    text = "# Guide\n\n## Backups\n\nThe tool makes backups of all files in the folder.\n\n"
+    text = "# Guide\n\n## Disk backups\n\nThe tool makes backups of all files in the folder.\n\n"
     found = {f.subject: f.answer.count(".") for f in facts(f"{text}{below}\n", "section")}
     assert found == expected
 
@@ -151,6 +198,8 @@ def test_a_section_is_whole_and_says_its_topic_itself(below: str, expected) -> N
     "heading",
     [
         "Authorised",
+        "Contribution",
+        "LINES OF THE TOOL",
         "Using the tool",
         "The tool",
         "Terms, examples",
@@ -227,6 +276,7 @@ def test_the_section_of_a_sentence_is_its_heading(above: str, section: str) -> N
 
 
 def test_an_answer_keeps_the_underscores_of_code_and_loses_those_of_stress() -> None:
-    text = "# Guide\n\n## Backups\n\nKeys of _all_ backups start with `b_`, and names with `n_`.\n"
+    text = "# Guide\n\n## Disk backups\n\nKeys of _all_ backups start with `b_`, "
+    text += "and names with `n_`.\n"
     (fact,) = facts(text, "section")
     assert fact.answer == "Keys of all backups start with b_, and names with n_."

@@ -82,7 +82,7 @@ SENTENCES: dict[str, set[str]] = {
     "The red valve specifies three small parts of a box.": set(),
     "The contract shall be governed by, and construed in accordance with the laws of Iowa.": set(),
     "This Supply Agreement shall be governed by the laws of Iowa.": {
-        "What will the Agreement be governed by?"
+        "What law governs the Agreement?"
     },
     "The Agreement may be amended only by a paper that both parties sign.": set(),
     "The Agreement shall expire two (2) years from the first delivery.": {
