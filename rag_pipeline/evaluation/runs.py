@@ -27,7 +27,7 @@ from rag_pipeline.loading.queries import problem_of
 from rag_pipeline.models.providers.minilm import MiniLMEmbedding
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index, pin
-from rag_pipeline.search.reranking import passage_scorer
+from rag_pipeline.search.reranking.passages import passage_scorer
 from rag_pipeline.search.retrieval import Searcher, cached, parse_query
 from rag_pipeline.search.staged import Embed
 from rag_pipeline.store import state_digest

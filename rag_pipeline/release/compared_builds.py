@@ -29,7 +29,7 @@ from rag_pipeline.release.manifest import ReleaseSettings, load, read_settings
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, built_with, open_lexical_index
 from rag_pipeline.search.pinned import Pinned
-from rag_pipeline.search.reranking import passage_scorer
+from rag_pipeline.search.reranking.passages import passage_scorer
 from rag_pipeline.search.retrieval import Searcher, cached
 from rag_pipeline.workspace import Workspace
 

@@ -20,7 +20,7 @@ from rag_pipeline.release.manifest import Release, ReleaseSettings
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.mapped import MappedFolder
 from rag_pipeline.search.pinned import open_builds
-from rag_pipeline.search.reranking import passage_scorer
+from rag_pipeline.search.reranking.passages import passage_scorer
 from rag_pipeline.search.retrieval import Searcher
 from rag_pipeline.search.views import Labels, Views, document_labels
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA

@@ -51,7 +51,7 @@ from rag_pipeline.pipeline.dry_run.tables import DryResult
 from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.search.pinned import open_index, pin
-from rag_pipeline.search.reranking import passage_scorer
+from rag_pipeline.search.reranking.passages import passage_scorer
 from rag_pipeline.search.retrieval import parse_query
 from rag_pipeline.search.vector_index import indexed_text
 

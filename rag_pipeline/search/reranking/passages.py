@@ -1,7 +1,7 @@
 """Score candidate passages for queries with a reranker model, through the call cache."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -15,18 +15,54 @@ from rag_pipeline.calls import (
     run_bounded,
     run_calls,
 )
-from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens, sent
+from rag_pipeline.calls.costs import ChargedTokens, charging, estimate_tokens, sent
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
-from rag_pipeline.config.rerankers import LocalScorer, RemoteScorer, RerankRequest, Scorer
+from rag_pipeline.config import ChatSettings
+from rag_pipeline.config.rerankers import (
+    FunctionReranker,
+    LocalScorer,
+    ModelReranker,
+    RemoteScorer,
+    RerankerSettings,
+    RerankRequest,
+    Scorer,
+)
 from rag_pipeline.config.rerankers import Relevance as Relevance
 from rag_pipeline.config.rerankers import RerankInput as RerankInput
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
+from rag_pipeline.models.providers import open_scorer
 from rag_pipeline.models.providers.limits import TokenCounter
+from rag_pipeline.workspace import Workspace
 
 _PER_SEARCH = 100
 """Maximum number of passages that a provider charges as one search (Cohere)."""
+
+
+def passage_scorer(
+    workspace: Workspace,
+    settings: RerankerSettings,
+    counts: CallCounts | None = None,
+    chats: Mapping[str, ChatSettings] | None = None,
+) -> Callable[[Sequence[RerankInput]], list[Relevance]] | None:
+    """Return a function that scores the passages of queries through the call cache.
+
+    Return None if the reranker reads no passages. `chats` overrides the chat models of the same
+    names.
+    """
+    if isinstance(settings, FunctionReranker):
+        models = workspace.models(counts, chats)
+        return lambda asked: settings.relevance(asked, models)
+    if not isinstance(settings, ModelReranker):
+        return None
+
+    def charged(asked: Sequence[RerankInput]) -> list[Relevance]:
+        with charging(workspace.ledger):
+            scorer = open_scorer(workspace.config.located(settings))
+            return score_passages(asked, scorer, workspace.cache, counts)
+
+    return charged
 
 
 def score_passages(
