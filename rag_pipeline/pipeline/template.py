@@ -16,7 +16,7 @@ from rag_pipeline.config import COMPONENT_TYPE, parse_config
 from rag_pipeline.config.schema import corpus_schema
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.loading.queries import read_queries
-from rag_pipeline.store.whole import replace_text
+from rag_pipeline.store.files import replace_text
 
 _TEMPLATE = """\
 # yaml-language-server: $schema={schema}

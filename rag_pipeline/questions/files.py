@@ -11,7 +11,7 @@ from typing import Any
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import ConfigError, InputError
 from rag_pipeline.loading.queries import QueryRecord, read_queries
-from rag_pipeline.store.whole import locked, replace_text
+from rag_pipeline.store.files import locked, replace_text
 
 QUERIES = "queries.jsonl"
 REJECTED, DROPPED = ".rejected.jsonl", ".dropped.jsonl"

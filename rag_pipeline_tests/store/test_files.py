@@ -1,7 +1,9 @@
-"""Of two writers one wins; a full or read-only disk is one clear error."""
+"""Files are written whole. Of two writers one wins; a full or read-only disk is one clear error."""
 
 import gc
+import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +14,12 @@ import pytest
 from benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import StoreError
+from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.pipeline.template import write_file
 from rag_pipeline.store import Store
+from rag_pipeline.store.files import replace_text
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.disks import mount
@@ -140,3 +144,47 @@ def test_a_read_only_store_is_one_error_and_serves_on(small_disk):
     finally:
         subprocess.run(["umount", "-l", store], check=True)
     assert_finishes(small_disk, 200)
+
+
+@pytest.mark.parametrize(
+    ("umask", "file", "folder"), [(0o022, 0o644, 0o755), (0o077, 0o600, 0o700)]
+)
+def test_a_server_of_another_user_reads_what_a_run_built(tmp_path, umask, file, folder):
+    before = os.umask(umask)
+    try:
+        store = Store(str(tmp_path / "store"), "tiny")
+        store.write_json("a.json", 1)
+        store.write_json_if("b.json", 1, None)
+        built = store.files.new_folder("lexical/x")
+        (built / "index").write_text("index")
+        store.publish_folder(built, "lexical/x")
+        with store.files.try_lock("run.lease", {}) as _:
+            pass
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "store").rglob("*"):
+        wanted = folder if path.is_dir() else file
+        assert stat.S_IMODE(path.stat().st_mode) == wanted, path
+
+
+def test_a_file_that_has_no_room_stays_as_it_was(tmp_path):
+    mount("-t", "tmpfs", "-o", "size=16k", "tmpfs", tmp_path)
+    try:
+        (tmp_path / "c.yaml").write_text("written by hand")
+        (tmp_path / "filler").write_bytes(bytes(4096))
+        with pytest.raises(
+            ConfigError, match=r"--output .*c\.yaml: cannot write it: No space left"
+        ):
+            write_file("--output", tmp_path / "c.yaml", "x" * 20_000)
+        assert (tmp_path / "c.yaml").read_text() == "written by hand"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["c.yaml", "filler"]
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+def test_what_is_no_regular_file_is_written_to():
+    reader, writer = os.pipe()
+    replace_text(Path(f"/proc/self/fd/{writer}"), "text")
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert pipe.read() == "text"
