@@ -183,7 +183,7 @@ def _read_for(config: CorpusConfig, step: Step) -> set[str]:
 
 def _results(workspace: Workspace, full: bool) -> Iterator[Finding]:
     store = workspace.store
-    folders = ("checks", "outcomes", "passed_checks", "hashes", "released_scores", "costs")
+    folders = ("checks", "outcomes", "passed_checks", "hashes", "released_scores", "costs", "gate")
     paths = [f"{folder}/{name}" for folder in folders for name in store.list(folder)]
     paths.append("documents.listing.json")
     for folder in store.list("evaluation"):
@@ -201,7 +201,13 @@ def _results(workspace: Workspace, full: bool) -> Iterator[Finding]:
                 store.read_json(path)
         except StoreError as error:
             mend = partial(store.remove_file, path)
-            yield Finding(path, str(error), "remove it; the next run writes it again", mend)
+            is_gate = path.startswith("gate/")
+            cure = (
+                "the gate counts its comparisons from here"
+                if is_gate
+                else "the next run writes it again"
+            )
+            yield Finding(path, str(error), f"remove it; {cure}", mend)
 
 
 # --- lexical indexes ---

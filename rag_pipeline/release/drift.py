@@ -68,7 +68,8 @@ def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRel
         age = datetime.now(UTC) - datetime.fromisoformat(kept.since)
         # If the reference is newer than the served release, it was rolled back.
         if pinned or (age < _LONGEST and kept.release_id <= served):
-            return kept
+            # If the record of refused builds was lost, the comparisons are counted from here on.
+            return replace(kept, first=min(kept.first, number))
     return new_reference(pinned or served, number)
 
 

@@ -97,7 +97,7 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
     ids = _query_ids(own)
     common = ids.keys() & _query_ids(served.scores).keys()
     wanted = measured_metrics(gate.metrics, [served.scores])
-    if not common & _measured(served.scores, wanted):
+    if not (measured := common & _measured(served.scores, wanted)):
         problem = _not_comparable(workspace, own, served, wanted)
         reason = problem or f"{against} has no value in a gate metric, so nothing is compared"
         decision = allowed(reasons=(reason,), against=against, queries=len(ids), metrics={})
@@ -111,11 +111,11 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
     reference = reference_of(workspace, served.label, number)
     is_served = reference.release_id == served.label
     scores = served.scores if is_served else kept_scores(workspace, reference.release_id)
-    is_measured = not ids.keys().isdisjoint(_measured(scores, wanted))
-    if not is_measured and gate.reference:
+    shared = len(ids.keys() & _measured(scores, wanted))
+    if not shared and gate.reference:
         problem = f"the store has no scores of {gate.reference} for the present queries"
         raise ConfigError(f"{workspace.config.where}: gate.reference: {problem}")
-    if not is_measured:
+    if 2 * shared < len(measured) and not gate.reference:
         reference, scores = new_reference(served.label, number), served.scores
     worst = _worst_case(own, scores, wanted)
     drift = compare_with_reference(reference, worst, scores, wanted, groups, number, gate.margin)

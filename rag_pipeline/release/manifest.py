@@ -188,6 +188,7 @@ def checked_pointer(content: Any) -> dict[str, Any]:
     if content is None:
         return {}
     is_right = isinstance(content, dict) and isinstance(content.get("release_id"), str)
+    is_right = is_right and isinstance(content.get("made", 0), int)
     if not is_right or not isinstance(content.get("rolled_back"), str | None):
         raise StoreError(f"{CURRENT} names no release; run: rag doctor --repair")
     return dict(content)
@@ -202,8 +203,9 @@ def rollback_note(release: Release, content: Mapping[str, Any]) -> str:
 
 
 def made(workspace: Workspace) -> int:
-    """Return the number of all releases so far, the number of the newest manifest."""
-    return max((int(name.removeprefix("release-")) for name in names(workspace)), default=0)
+    """Return the number of all releases so far, also if the newest manifest was deleted."""
+    numbers = (int(name.removeprefix("release-")) for name in names(workspace))
+    return max(int(pointer(workspace).get("made", 0)), *numbers, 0)
 
 
 def next_id(workspace: Workspace) -> str:

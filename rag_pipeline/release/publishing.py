@@ -29,10 +29,12 @@ from rag_pipeline.release.manifest import (
     current_id,
     hash_files,
     load,
+    made,
     manifest_file,
     names,
     next_id,
     pinned_tables,
+    pointer,
 )
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store.schemas import CONTEXTUALIZED_CHUNKS_SCHEMA
@@ -182,11 +184,11 @@ def serve(workspace: Workspace, release_id: str) -> None:
     """Serve a release unconditionally, to replace an unusable served release."""
     load(workspace, release_id)
     try:
-        content = workspace.store.read_json(CURRENT)
+        held_back, number = pointer(workspace).get("held_back", []), made(workspace)
     except StoreError:
-        content = None
-    held_back = content.get("held_back", []) if isinstance(content, dict) else []
-    workspace.store.write_json(CURRENT, {"release_id": release_id, "held_back": held_back})
+        held_back, number = [], 0
+    record = {"release_id": release_id, "held_back": held_back, "made": number}
+    workspace.store.write_json(CURRENT, record)
 
 
 def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) -> Release:
@@ -244,7 +246,12 @@ def _move_pointer(
     record, tag = seen
     before = record.get("held_back", [])
     held_back = [d for d in dict.fromkeys([*before, *hold_back]) if d not in allow]
-    moved = {"release_id": release_id, "held_back": held_back, "rolled_back": rolled_back}
+    moved = {
+        "release_id": release_id,
+        "held_back": held_back,
+        "rolled_back": rolled_back,
+        "made": made(workspace),
+    }
     return workspace.store.write_json_if(CURRENT, moved, tag)
 
 

@@ -9,6 +9,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import CheckFailedError
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.release.manifest import next_id
 from rag_pipeline.store.schemas import vector_schema
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
@@ -143,15 +144,21 @@ def test_an_unreadable_manifest_is_removed_and_the_newest_whole_release_served(w
     said = mend(workspace)
     assert "the release is lost" in said["releases/release-000002.json"].cure
     assert said["releases/current.json"].cure == "serve release-000001"
+    assert next_id(workspace) == "release-000003", "no id is used twice"
     assert "is 0 euros" in Corpus(workspace.config).search("fee of contract 0", k=1)[0].text
 
 
 def test_torn_small_files_are_written_again(workspace):
-    for path in ("evaluation/retrieval_run/one.parquet", "evaluation/leaderboard.json"):
+    results = {"evaluation/retrieval_run/one.parquet", "evaluation/leaderboard.json"}
+    gate = {"gate/refused.json", "gate/reference.json"}
+    for path in results | gate:
         workspace.store.write_bytes(path, b"torn")
     workspace.store.write_bytes("releases/current.json", b"torn")
     said = mend(workspace)
-    assert {"evaluation/retrieval_run/one.parquet", "evaluation/leaderboard.json"} <= set(said)
+    assert results | gate <= set(said)
+    assert {said[path].cure for path in gate} == {
+        "remove it; the gate counts its comparisons from here"
+    }
     assert said["releases/current.json"].cure == "serve release-000002"
     assert_works_again(workspace)
 

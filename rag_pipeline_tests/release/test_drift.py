@@ -97,18 +97,38 @@ def test_a_pinned_reference_decides_and_needs_scores(tmp_path):
         decide(unknown, "default", Reference(release_number(3), "default", same))
 
 
-def test_a_reference_of_other_questions_is_not_passed_without_a_comparison(tmp_path):
-    """The served release has scores on the present questions; the texts of the others changed."""
+@pytest.mark.parametrize(("changed", "reference"), [(200, 1), (201, 2), (N, 2)])
+def test_a_reference_without_half_of_the_questions_is_the_served_release(
+    tmp_path, changed, reference
+):
+    """The served release has scores on the present questions; the texts of others changed."""
     workspace = corpus(tmp_path)
     assert try_release(workspace, 1, 0).allowed
-    write_questions(workspace, {f"q{i}": "another text" for i in range(N)})
+    asked = {f"q{i}": "another text" if i < changed else f"question {i}" for i in range(N)}
+    write_questions(workspace, asked)
     write_scores(workspace, "default", {AP: [1.0] * N})
     served = Reference(release_number(2), "default", {AP: {f"q{i}": 1.0 for i in range(N)}})
-    assert decide(workspace, "default", served).drift.reference.release_id == release_number(2)
+    found = decide(workspace, "default", served).drift.reference.release_id
+    assert found == release_number(reference)
     pinned = corpus(tmp_path, reference=release_number(1))
-    write_questions(pinned, {f"q{i}": "another text" for i in range(N)})
+    write_questions(pinned, asked)
+    if changed < N:
+        assert decide(pinned, "default", served).drift.reference.release_id == release_number(1)
+        return
     with pytest.raises(ConfigError, match="no scores of release-000001 for the present queries"):
         decide(pinned, "default", served)
+
+
+def test_a_lost_record_of_refused_builds_does_not_hold_the_comparisons_at_the_first(tmp_path):
+    """The reference began at comparison 22. Without the record, the next ones are 2 and 3."""
+    workspace = corpus(tmp_path)
+    assert try_release(workspace, 1, 0).allowed
+    workspace.store.write_json("gate/refused.json", {"refused": [f"b{i}" for i in range(20)]})
+    assert try_release(corpus(tmp_path, metrics=[]), 2, 0).allowed
+    assert workspace.store.read_json("gate/reference.json")["first"] == 22
+    workspace.store.remove_file("gate/refused.json")
+    for number in (3, 4):
+        assert try_release(workspace, number, 0).drift.reference.first == 2
 
 
 def test_a_reference_older_than_a_year_is_the_served_release(tmp_path):
