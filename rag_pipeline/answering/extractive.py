@@ -104,12 +104,12 @@ class Ranked(NamedTuple):
     """Maximum difference in score between the best sentence and a further quoted sentence."""
 
     def first(self, most: int) -> list[Sentence]:
-        """Return those of the first `most` sentences that score near the best, each once."""
+        """Return at most `most` sentences that score near the best, each once."""
         chosen: list[Sentence] = []
-        pairs = zip(self.sentences[:most], self.scores[:most], strict=True)
-        for sentence, score in pairs:
-            is_near = score >= self.scores[0] - self.within
-            if is_near and not any(sentence.repeats(other) for other in chosen):
+        for sentence, score in zip(self.sentences, self.scores, strict=True):
+            if len(chosen) == most or score < self.scores[0] - self.within:
+                break
+            if not any(sentence.repeats(other) for other in chosen):
                 chosen.append(sentence)
         return chosen
 

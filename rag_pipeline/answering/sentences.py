@@ -155,7 +155,10 @@ def spans_of(chunk: ScoredChunk) -> list[Span]:
 def _spans_of(text: str) -> list[Span]:
     spans: list[Span] = []
     for start, end in sentence_spans(text):
-        if spans and _LEAD_IN.fullmatch(text[spans[-1][0] : start]):
+        line = text.rfind("\n", 0, start) + 1
+        if line < start and text[line] == "|":
+            start = spans.pop()[0]  # "| 30.09. | 2025 |"
+        elif spans and _LEAD_IN.fullmatch(text[spans[-1][0] : start]):
             start = spans.pop()[0]
         elif spans and _HEADING_LINE.fullmatch(text, spans[-1][0], end):
             start = spans.pop()[0]  # "# 16. The shop"

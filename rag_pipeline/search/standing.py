@@ -61,7 +61,8 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     names = set[tuple[str, ...]]()
     in_folders: list[tuple[str, tuple[str, ...]]] = []
-    versions: defaultdict[tuple[object, ...], list[tuple[int, str]]] = defaultdict(list)
+    versions: defaultdict[tuple[object, ...], list[tuple[tuple[int, ...], str]]]
+    versions = defaultdict(list)
     for document_id in document_ids:
         folders, words, marks, kind, in_folder = _parts(document_id)
         if kind := kind or (in_folder if in_folder != "superseded" else None):
@@ -70,9 +71,10 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
             in_folders.append((document_id, words))
         else:
             names.add(words)
-        if len(marks) == 1 and words and not any(map(str.isdigit, words)):
-            value = int(re.sub(r"\D", "", marks[0]))
-            versions[folders, _YEAR.fullmatch(marks[0]) is None, words].append((value, document_id))
+        if marks and words and not any(map(str.isdigit, words)):
+            value = tuple(int(re.sub(r"\D", "", mark)) for mark in marks)
+            are_years = tuple(_YEAR.fullmatch(mark) is not None for mark in marks)
+            versions[folders, are_years, words].append((value, document_id))
     found.update((d, "superseded") for d, words in in_folders if words in names)
     for group in versions.values():
         latest = max(value for value, _ in group)

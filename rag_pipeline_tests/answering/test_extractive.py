@@ -273,6 +273,12 @@ def test_a_bold_lead_in_belongs_to_its_sentence():
     assert [text[a:b] for a, b in spans_of(scored("a", text))] == [*parts, "Cups."]
 
 
+def test_a_date_or_a_sentence_in_a_cell_ends_no_row():
+    text = "| No. | Due |\n| --- | --- |\n| 4 | 14.06. | Open. Late. |\n| 5 | 30.09. | - |\n\nBoth."
+    rows = ["| No. | Due |", "| --- | --- |", "| 4 | 14.06. | Open. Late. |", "| 5 | 30.09. | - |"]
+    assert [text[a:b] for a, b in spans_of(scored("a", text))] == [*rows, "Both."]
+
+
 def test_the_sentences_of_a_csv_file_are_its_rows():
     text = 'no,part,price\n7,"rope,\nlong",3.20\n4541,2025-04-10,41\n'
     chunk = scored("a.csv", text, context="columns: no,part,price")
@@ -298,5 +304,7 @@ def test_equal_sentences_of_a_document_are_quoted_once():
     text = "The oven is hot at six."
     copies = [scored("a", text), scored("a", text, start=500), scored("b", text)]
     for weights in (None, EQUAL):
-        quoted = answer("When is the oven hot?", copies, weights, confidence=0.0).citations
-        assert [c.document_id for c in quoted] == ["a", "b"]
+        for most in (2, 3):
+            settings = {"confidence": 0.0, "sentences": most}
+            quoted = answer("When is the oven hot?", copies, weights, **settings).citations
+            assert [c.document_id for c in quoted] == ["a", "b"]

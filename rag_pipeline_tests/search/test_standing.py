@@ -26,6 +26,8 @@ def test_names_and_folders_tell_drafts_old_versions_and_copies():
             "specs/pump-v2.md",
             "specs/pump-v3.md",
             "specs/motor-v1.md",
+            "terms/boarding_v2_2025.docx",
+            "terms/boarding_v3_2023.docx",
             "reports/annual-2022.pdf",
             "reports/annual-2023.pdf",
             "Copy of plan.txt",
@@ -43,6 +45,7 @@ def test_names_and_folders_tell_drafts_old_versions_and_copies():
         "prices/price list DRAFT.csv": "draft",
         "prices/Preisliste (Entwurf).csv": "draft",
         "specs/pump-v2.md": "old version",
+        "terms/boarding_v2_2025.docx": "old version",
         "reports/annual-2022.pdf": "old version",
         "Copy of plan.txt": "copy",
     }
