@@ -50,7 +50,11 @@ def show_chunks(
         console.print("Scores order the passages; they are not probabilities.", style="dim")
 
 
-_CONFIDENCES = ((0.8, "high"), (0.4, "medium"), (0.0, "low"))
+_CONFIDENCES = ((0.9, "high"), (0.6, "medium"), (0.0, "low"))
+"""The least confidence of each word.
+
+On six mixed folders, 76 %, 56 % and 34 % of the answers with these words are right.
+"""
 
 
 def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:

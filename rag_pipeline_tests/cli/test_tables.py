@@ -158,18 +158,18 @@ def test_an_answer_shows_its_confidence_in_words_or_the_nearest_passages(
     )
     made = AssistedAnswer(
         query="Which?", text="“| **Tow** | | £90 |” [1]", answered=True,
-        intent=detect("Which?"), sources=(), documents=(), passages=passages, confidence=0.85,
+        intent=detect("Which?"), sources=(), documents=(), passages=passages, confidence=0.95,
     )  # fmt: skip
     show_answer(made, trace=False)
     said = capsys.readouterr().out
     assert said.startswith("“Tow · £90” [1]\n")
-    assert "Confidence: high (0.85)" in said
+    assert "Confidence: high (0.95)" in said
     assert "0.md" not in said
-    for confidence, word in ((0.4, "medium"), (0.39, "low")):
+    for confidence, word in ((0.89, "medium"), (0.6, "medium"), (0.59, "low")):
         show_answer(replace(made, confidence=confidence), trace=False)
         assert f"Confidence: {word}" in capsys.readouterr().out
     show_answer(replace(made, query="Wie hoch ist der Preis dafür?"), trace=False)
-    assert "Sicherheit: hoch (0.85)\n" in capsys.readouterr().out
+    assert "Sicherheit: hoch (0.95)\n" in capsys.readouterr().out
     show_answer(replace(made, answered=False, confidence=0.01), trace=False)
     said = capsys.readouterr().out
     assert "Confidence that the documents answer it: low (0.01)\n" in said
