@@ -143,6 +143,7 @@ def test_rolling_back_to_an_unknown_or_missing_release_is_refused(built_file):
     ("query", "k", "where", "message"),
     [
         ("  ", 5, None, "the query is empty"),
+        ("???", 5, None, "the query has no letter or digit"),
         ("caf\udce9", 5, None, "the query is not UTF-8 text, at character 4"),
         ("hotel", 0, None, "k is 0"),
         ("hotel", 5, "nonsense ===", "--where 'nonsense ==='"),

@@ -68,9 +68,13 @@ _TIMED = 5
 
 
 def check_query(query: str) -> None:
-    """Raise InputError if a query is empty or not valid Unicode. A terminal can send any bytes."""
-    if not query.strip():
-        raise InputError("the query is empty; enter a question")
+    """Raise InputError if a query has no letter or digit, or is not valid Unicode.
+
+    A terminal can send any bytes.
+    """
+    if not any(map(str.isalnum, query)):
+        lacks = "has no letter or digit" if query.strip() else "is empty"
+        raise InputError(f"the query {lacks}; enter a question")
     try:
         query.encode()
     except UnicodeEncodeError as error:
