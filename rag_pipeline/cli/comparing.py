@@ -223,18 +223,18 @@ def _show_diagnosis(found: Diagnosis) -> None:
     if query.answer:
         say(f"answer: {visible(query.answer)}")
     for gold in found.gold:
-        console.print(f"gold: [cyan]{visible(source_of(gold, gold.place))}[/cyan]")
+        console.print(f"gold: [cyan]{visible(source_of(gold))}[/cyan]")
         text = "(the document is gone)" if gold.text is None else gold.text
-        say(indented(visible(excerpt(text, query.query, _SNIPPET))))
+        say(indented(visible(excerpt(text, query.query, _SNIPPET).text)))
     console.print(f"\n{escape(found.configuration)}: [bold]{found.reason}[/bold]: {found.why}")
     answering = [p for p in found.retrieved[_PASSAGES:] if p.answers][:1]
     judged = found.judgement.contexts if found.judgement else ()
     for passage in [*found.retrieved[:_PASSAGES], *answering]:
         mark = "[green]answers[/green]" if passage.answers else "[dim]does not answer[/dim]"
         mark = "[dim]not judged[/dim]" if passage.answers is None else mark
-        source = visible(source_of(passage, passage.place))
+        source = visible(source_of(passage))
         say(f"[bold]{passage.rank}.[/bold] [cyan]{source}[/cyan]  {mark}")
-        say(indented(visible(excerpt(passage.text, query.query, _SNIPPET))))
+        say(indented(visible(excerpt(passage.text, query.query, _SNIPPET).text)))
         if passage.rank <= len(judged) and (label := judged[passage.rank - 1]).reason:
             told = f"judged {label.level}{', used' * label.used}: {label.reason}"
             say(indented(f"[dim]{visible(told)}[/dim]"))

@@ -90,7 +90,7 @@ def label_questions(file: Path) -> None:
         for rank, chunk in enumerate(found, 1):
             mark = " (named by a user)" if rank <= len(named) else ""
             console.print(f"[bold]{rank}.[/bold] [cyan]{visible(chunk.document_id)}[/cyan]{mark}")
-            say(indented(visible(excerpt(chunk.text, record.query, sys.maxsize))))
+            say(indented(visible(excerpt(chunk.text, record.query, sys.maxsize).text)))
         gold = _gold(corpus, found)
         if gold is None:
             break

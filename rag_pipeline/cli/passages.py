@@ -2,43 +2,34 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rag_pipeline.cli.console import console, indented, say, tell, visible
-from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.search.excerpt import excerpt, readable
+from rag_pipeline.search.excerpt import readable
 from rag_pipeline.serving.local import NEAREST
 
 if TYPE_CHECKING:
     from rag_pipeline.assistant import AssistedAnswer
     from rag_pipeline.client.records import Answer, Passage, Source
     from rag_pipeline.evaluation.explanation import GoldText, RankedPassage
-    from rag_pipeline.loading.places import Place
 
-_SNIPPET = 300
 _HEAD = re.compile(r"^(?:\|[^|\n]*\|[^|\n]*\|\n)?\|(?: *:?-+:? *\|)+\n", re.M)
 """Matches the head of a Markdown table with two columns, and the line below any other head."""
 _BAR = re.compile(r"(?<!\\)\|")
 
 
-def show_chunks(
-    chunks: "Sequence[ScoredChunk | Passage]",
-    query: str,
-    places: "Sequence[Place | None]" = (),
-    *,
-    scored: bool = True,
-) -> None:
-    """Print source, place, score (if `scored`) and best-matching excerpt of each chunk."""
-    if not chunks:
+def show_passages(passages: "Sequence[Passage]", *, scored: bool = True) -> None:
+    """Print source, place, score (if `scored`) and best-matching excerpt of each passage."""
+    if not passages:
         console.print("nothing found")
-    for rank, (chunk, place) in enumerate(zip_longest(chunks, places), 1):
-        source = visible(source_of(chunk, place))
+    for rank, chunk in enumerate(passages, 1):
+        part = chunk.model_copy(update=dict(chunk.excerpt or ()))
+        source = visible(source_of(part))
         score = f"  [dim]{chunk.score:.3f}[/dim]" if scored else ""
         lines = [f"[bold]{rank}.[/bold] [cyan]{source}[/cyan]{score}"]
         if chunk.copies:
             lines.append(f"[dim]{indented(visible(same_as(chunk.copies)))}[/dim]")
-        shown = visible(excerpt(chunk.text, query, _SNIPPET))
+        shown = visible(part.text)
         if chunk.title and not shown.startswith(visible(chunk.title)):
             lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
         columns = visible(chunk.context.partition("columns: ")[2])
@@ -46,7 +37,7 @@ def show_chunks(
             lines.append(f"[dim]{indented(f'columns: {columns}')}[/dim]")
         lines += [indented(shown), ""]
         say("\n".join(lines))
-    if chunks and scored:
+    if passages and scored:
         console.print("Scores order the passages; they are not probabilities.", style="dim")
 
 
@@ -74,8 +65,7 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
     _show_text(made)
     if not made.answered and made.passages:
         console.print(f"\n{in_language_of(made.query, NEAREST_PASSAGES)}\n")
-        nearest = made.passages[:NEAREST]
-        show_chunks(nearest, made.query, [placed(one.place) for one in nearest], scored=False)
+        show_passages(made.passages[:NEAREST], scored=False)
     if made.confidence is not None:
         word = next(word for least, word in _CONFIDENCES if made.confidence >= least)
         told = f"Confidence: {word} ({made.confidence:.2f})"
@@ -122,18 +112,11 @@ def _show_sources(sources: "Sequence[Source]") -> None:
         if source.copies:
             told += f"\n    [dim]{visible(same_as(source.copies))}[/dim]"
         places = documents.setdefault((visible(source.document_id), told), {})
-        where = visible(source_of(source, placed(source.place)))
+        where = visible(source_of(source))
         places[where] = f"{places.get(where, '')}\\[{source.number}] "
     for (name, told), places in documents.items():
         first, *more = (f"{numbers}[bold]{where}[/bold]" for where, numbers in places.items())
         tell(" ".join([first, *(one.replace(name, "", 1) for one in more)]) + told)
-
-
-def placed(record: Mapping[str, Any] | None) -> "Place | None":
-    """Return the place that a record describes, or None if the record is None."""
-    from rag_pipeline.loading.places import Place
-
-    return None if record is None else Place(**record)
 
 
 def same_as(copies: Sequence[str]) -> str:
@@ -141,8 +124,9 @@ def same_as(copies: Sequence[str]) -> str:
     return f"the same text: {', '.join(copies)}"
 
 
-def source_of(
-    span: "ScoredChunk | Passage | Source | RankedPassage | GoldText", place: "Place | None"
-) -> str:
-    """Return document and place of a span as text. If `place` is None, use the offsets."""
-    return f"{span.document_id}[{place.label if place else f'{span.start}:{span.end}'}]"
+def source_of(span: "Passage | Source | RankedPassage | GoldText") -> str:
+    """Return document and place of a span as text. If the place is None, use the offsets."""
+    place = (
+        span.place["label"] if isinstance(span.place, Mapping) else span.place and span.place.label
+    )
+    return f"{span.document_id}[{place or f'{span.start}:{span.end}'}]"

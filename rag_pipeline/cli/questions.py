@@ -272,7 +272,7 @@ def _show_question(found: review.WaitingQuestion, place: str) -> None:
         say(f"answer: {visible(record.answer[:300])}")
     for span, text in found.gold:
         console.print(f"[cyan]{visible(span.document_id)}[/cyan]")
-        say(indented(visible(excerpt(text, record.query, sys.maxsize))))
+        say(indented(visible(excerpt(text, record.query, sys.maxsize).text)))
 
 
 def _decide(workspace: Workspace, found: review.WaitingQuestion) -> str | None:

@@ -118,6 +118,15 @@ Copies = Annotated[
 ]
 
 
+class Excerpt(Record):
+    """The part of a passage that best fits the question, on one line, with its own place."""
+
+    text: str
+    start: int
+    end: int
+    place: Place = None
+
+
 class Passage(Record):
     """A chunk of a document, or larger text around a chunk."""
 
@@ -133,6 +142,9 @@ class Passage(Record):
     metadata: Mapping[str, Any] = {}
     place: Place = None
     copies: Copies = ()
+    excerpt: Annotated[
+        Excerpt | None, Field(description="Only of the nearest passages without an answer.")
+    ] = None
 
 
 class Passages(Record):

@@ -5,8 +5,8 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from operator import itemgetter
 from typing import Any
 
@@ -21,13 +21,16 @@ _JSON = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},]')
 _QUOTED = re.compile(r'"(?:[^"]|"")*"?')
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _FLOWING = ("text/html", f"{_OFFICE}wordprocessingml.document")
+_WHOLE = "the whole file"
+_NUMBERED = re.compile(r"(.*(?:^| )(?:row|line|slide|cell|paragraph)) ([\d,]+)")
+_LAST_HEADINGS = re.compile(r"(?:\n#{1,6} [^\n]*\s*)+\Z")
 _LONGEST_HEADING = 60
 _MAX_DEPTH = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place where a span begins in the original file. `label` describes the place in words.
+    """The place where a span begins in the original file. `label` describes the whole span's place.
 
     Pages, slides, rows, notebook cells and lines count from 1. `section` is the path of headings,
     or the function or type in source code. `pointer` is a JSON Pointer (RFC 6901). `boxes` are the
@@ -53,20 +56,44 @@ class Place:
 
 
 def place_of(document: Document, start: int, end: int) -> Place:
-    """Return the place of a span in a document's file."""
-    text, kind = document.text, document.media_type
-    while start < end and text[start : start + 1].isspace():
-        start += 1
+    """Return the place of a span in a document's file.
+
+    The label of a span across several rows, sections or other places has the first and the last
+    place. A heading at the span's end, without text below, does not count.
+    """
+    found = document.text[start:end]
+    is_plain = document.media_type in ("text/plain", *CODE_SUFFIXES.values())
+    told = found if is_plain else _LAST_HEADINGS.sub("", found)
+    end -= len(found) - len(told.rstrip() or found)
+    start = min(start + len(found) - len(found.lstrip()), end)
     if document.page_map is not None:
         placed = PageMap.from_bytes(document.page_map)
         pages, boxes = placed.pages(start, end), placed.areas(start, end)
         return Place(_pages(pages), pages[0], _section(document, start), boxes=boxes)
+    first = _place_at(document, start)
+    last = _place_at(document, max(end - 1, start)).label
+    return first if last == first.label else replace(first, label=_range(first.label, last))
+
+
+def _range(first: str, last: str) -> str:
+    """Return "rows 1 to 3" for the labels "row 1" and "row 3", or both labels."""
+    if first == _WHOLE or (first.startswith("/") and last.startswith(first)):  # of a JSON value
+        return first
+    one, other = _NUMBERED.fullmatch(first), _NUMBERED.fullmatch(last)
+    if one and other and one[1] == other[1]:
+        return f"{one[1]}s {one[2]} to {other[2]}"
+    head, joint, _ = first.rpartition(" › ")
+    return f"{first} to {last.removeprefix(head + joint or 'section ')}"
+
+
+def _place_at(document: Document, start: int) -> Place:
+    text, kind = document.text, document.media_type
     if kind == f"{_OFFICE}presentationml.presentation":
         if slide := _last(_SLIDE, text, start):
             return Place(f"slide {slide[1]}", slide=int(slide[1]))
         return _by_line(document, start)
     if kind == f"{_OFFICE}spreadsheetml.sheet":
-        return _in_sheet(document, start, end)
+        return _in_sheet(document, start)
     if kind == "application/x-ipynb+json" and "cells" in document.metadata:
         cell = bisect_right(json.loads(str(document.metadata["cells"])), start)
         return Place(f"cell {cell:,}", cell=cell, section=_section(document, start))
@@ -74,9 +101,8 @@ def place_of(document: Document, start: int, end: int) -> Place:
         row = _row(text, start)
         return Place(f"row {row:,}", row=row, line=_line(text, start))
     if kind == "application/json":
-        first, last = _json_pointer(text, start), _json_pointer(text, max(end - 1, start))
-        label = first or "the whole file"
-        return Place(label if last.startswith(first) else f"{first} to {last}", pointer=first)
+        pointer = _json_pointer(text, start)
+        return Place(pointer or _WHOLE, pointer=pointer)
     if kind in CODE_SUFFIXES.values():
         name, at = symbol_at(symbols_of(document), start), _line(text, start)
         return Place(", ".join(filter(None, (name, f"line {at:,}"))), section=name, line=at)
@@ -125,13 +151,7 @@ def _section(document: Document, start: int) -> str:
     return " › ".join(list(short)[-_MAX_DEPTH:])
 
 
-def _in_sheet(document: Document, start: int, end: int) -> Place:
-    """Return the first row of a span in the sheet that has most of the span."""
-    found = (sheet.start() for sheet in _SHEET.finditer(document.text, start, end))
-    bounds = [start, *found, end]
-    first, _ = max(pairwise(bounds), key=lambda part: part[1] - part[0])
-    if first != start:
-        start = max(document.text.find("\n|", first, end) + 1, first)
+def _in_sheet(document: Document, start: int) -> Place:
     sheet = _last(_SHEET, document.text, start)
     if sheet is None:
         return _by_line(document, start)

@@ -2,9 +2,12 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
+from typing import NamedTuple
 
 from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.config import Lexical
+from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.search.tokenization import tokenizer_of
 
 _BLOCK = re.compile(r"\n(?=[ \t]*(?:\n|#{1,6} |\||[-*•] ))")
@@ -36,7 +39,23 @@ def _cells(row: re.Match[str]) -> str:
     return f"“{' · '.join(filter(None, cells))}”"
 
 
-def excerpt(text: str, query: str, length: int) -> str:
+class Excerpt(NamedTuple):
+    """A part of a text on one line, and the span of its letters and digits in the text."""
+
+    text: str
+    start: int
+    end: int
+
+
+def best_part(chunk: ScoredChunk, query: str, length: int) -> ScoredChunk:
+    """Return the excerpt of a chunk as a chunk, so that its place is the place of the excerpt."""
+    part = excerpt(chunk.text, query, length)
+    return replace(
+        chunk, text=part.text, start=chunk.start + part.start, end=chunk.start + part.end
+    )
+
+
+def excerpt(text: str, query: str, length: int) -> Excerpt:
     """Return the excerpt of at most `length` characters that best fits the query.
 
     An excerpt begins with a sentence, or within a sentence that is longer than the excerpt. The
@@ -47,7 +66,7 @@ def excerpt(text: str, query: str, length: int) -> str:
     """
     flat, starts = _sentences(text)
     if len(flat) <= length:
-        return flat
+        return Excerpt(flat, 0, len(text))
     # The stemmers of all languages stem single words, in the text as in the query.
     tokenize = tokenizer_of(Lexical(language="auto")).tokenize
     wanted = {term for word in query.split() for term in tokenize(word)}
@@ -58,17 +77,17 @@ def excerpt(text: str, query: str, length: int) -> str:
     ]
     ends = [*starts[1:], len(flat)]
     holding: Counter[str] = Counter()
-    within = []
+    inside = []
     for start, end in zip(starts, ends, strict=True):
         own = [(at, terms) for at, terms in found if start <= at < end]
         holding.update(set().union(*(terms for _, terms in own)))
-        within += [flat.rfind(" ", 0, at - length // 3) + 1 for at, _ in own if at > start + length]
+        inside += [flat.rfind(" ", 0, at - length // 3) + 1 for at, _ in own if at > start + length]
 
     def weight(start: int) -> float:
         held = (terms for at, terms in found if start <= at < start + length - 2)
         return sum(1 / holding[term] for term in set().union(*held))
 
-    best = max(starts + within, key=lambda start: (weight(start), start in starts, start))
+    best = max(starts + inside, key=lambda start: (weight(start), start in starts, start))
     if not found:
         best = 0
     # Near the text's end, earlier sentences fill the excerpt.
@@ -78,7 +97,17 @@ def excerpt(text: str, query: str, length: int) -> str:
     shown = flat[best : best + length - len(head)]
     if best + len(shown) < len(flat):
         shown = f"{shown[:-1].rstrip()}…"
-    return head + shown
+    # Marks and addresses of links aside, both texts have the same letters and digits.
+    kept = [n for n, character in enumerate(_LINK.sub(_blanked, text)) if character.isalnum()]
+    before, within = (sum(map(str.isalnum, part)) for part in (flat[:best], shown))
+    span = kept[before : before + within] or [0, len(text) - 1]
+    return Excerpt(head + shown, span[0], span[-1] + 1)
+
+
+def _blanked(link: re.Match[str]) -> str:
+    """Return a link of the same length with blanks around its words."""
+    before, after = link.start(1) - link.start(), link.end() - link.end(1)
+    return " " * before + link[1] + " " * after
 
 
 def _sentences(text: str) -> tuple[str, list[int]]:

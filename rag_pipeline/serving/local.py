@@ -26,10 +26,17 @@ if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import Scope
 
+    from rag_pipeline.assistant import AssistedAnswer
+    from rag_pipeline.client.records import Answer, Passage
     from rag_pipeline.corpus import Corpus
+    from rag_pipeline.datamodels import ScoredChunk
+    from rag_pipeline.loading.places import Place
+
+    Places = Callable[[Sequence[ScoredChunk]], list[Place | None]]
 
 NEAREST = 3
-"""Number of passages that a command shows without an answer."""
+"""Number of passages that are shown without an answer."""
+_EXCERPT = 300
 _ALIVE_SECONDS = 1.0
 """Maximum seconds for a server's reply to `/live`. A slower server gets no request."""
 _REPLY_SECONDS = 65.0
@@ -46,8 +53,12 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
 
     caller = read_caller(labels)
     chunks = corpus.search(query, k=k, where=where, caller=caller)
-    pairs = zip(chunks, corpus.places(chunks), strict=True)
-    found = [{**chunk.record(), "place": place and place.record()} for chunk, place in pairs]
+    passages = with_excerpts(chunks, query, corpus.places)
+    kept = {"place", "excerpt"}
+    found = [
+        {**chunk.record(), **passage.model_dump(mode="json", include=kept)}
+        for chunk, passage in zip(chunks, passages, strict=True)
+    ]
     sees_all = corpus.labels(caller) is None
     unread = not_searched(corpus.workspace, query, excluded=False) if sees_all else []
     unread += filter(None, [corpus.searched_with_note()[1]])
@@ -55,20 +66,40 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
 
 
 def ask(corpus: "Corpus", question: str, labels: str | None, **options: Any) -> Any:
-    """Return an answer in the form of `rag ask --json`.
-
-    If no passage answers the question, the nearest passages have their places.
-    """
-    from rag_pipeline.client.records import Answer
+    """Return an answer in the form of `rag ask --json`."""
     from rag_pipeline.config.access import read_caller
 
     made = corpus.ask(question, caller=read_caller(labels), **options)
-    answer = Answer.model_validate(made).model_dump(mode="json")
-    if not made.answered:
-        places = corpus.places(made.passages[:NEAREST])
-        for passage, place in zip(answer["passages"], places, strict=False):
-            passage["place"] = place and place.record()
-    return answer
+    return answer_record(made, corpus.places).model_dump(mode="json")
+
+
+def answer_record(made: "AssistedAnswer", places: "Places") -> "Answer":
+    """Return an answer's record. Without an answer, the nearest passages have their excerpts."""
+    from rag_pipeline.client.records import Answer
+
+    answer = Answer.model_validate(made)
+    if made.answered:
+        return answer
+    nearest = with_excerpts(made.passages[:NEAREST], made.query, places)
+    return answer.model_copy(update={"passages": (*nearest, *answer.passages[NEAREST:])})
+
+
+def with_excerpts(chunks: "Sequence[ScoredChunk]", query: str, places: "Places") -> "list[Passage]":
+    """Return chunks as passages with their places and excerpts."""
+    from rag_pipeline.client.records import Excerpt, Passage
+    from rag_pipeline.search.excerpt import best_part
+
+    parts = [best_part(chunk, query, _EXCERPT) for chunk in chunks]
+    placed = zip(chunks, places(chunks), parts, places(parts), strict=True)
+    return [
+        Passage.model_validate(chunk).model_copy(
+            update={
+                "place": place and place.record(),
+                "excerpt": Excerpt(text=part.text, start=part.start, end=part.end, place=of_part),
+            }
+        )
+        for chunk, place, part, of_part in placed
+    ]
 
 
 WORK: Mapping[str, Callable[..., Any]] = {"search": search, "ask": ask}

@@ -66,7 +66,9 @@ def next_question(own: Assistant, wanted: ReviewRequest) -> dict[str, Any]:
     if found is None:
         return {"question": None}
     record = found.record.model_dump(mode="json", include={"query_id", "query", "answer", "tags"})
-    gold = [{"document_name": g.document_id, "text": excerpt(t, "", len(t))} for g, t in found.gold]
+    gold = [
+        {"document_name": g.document_id, "text": excerpt(t, "", len(t)).text} for g, t in found.gold
+    ]
     return {"question": {**record, "left": found.left, "gold": gold}}
 
 

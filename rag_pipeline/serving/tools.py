@@ -19,6 +19,7 @@ from rag_pipeline.assistant.corpora import with_releases
 from rag_pipeline.client.records import (
     AnswerDocument,
     DocumentPart,
+    Excerpt,
     Passage,
     Passages,
     Released,
@@ -88,6 +89,7 @@ class FoundChunk(Passage):
 
     model_config = _FORM
     context: str = Field("", exclude=True)
+    excerpt: Excerpt | None = Field(None, exclude=True)
     note: str = ""
 
 

@@ -176,7 +176,7 @@ def test_what_is_in_the_json_of_a_search(released: Any) -> None:
     assert len(found) == 2
     assert set(found[0]) == {
         *("chunk_id", "document_id", "start", "end", "text", "score", "context", "title"),
-        *("metadata", "place", "copies"),
+        *("metadata", "place", "copies", "excerpt"),
     }
     assert found[0]["place"]["section"]
     assert found[0]["document_id"] == "policy/travel.md"

@@ -7,7 +7,7 @@ from rag_pipeline.answering.intent import detect
 from rag_pipeline.assistant.results import AssistedAnswer
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli import console as consoles
-from rag_pipeline.cli.passages import show_answer, show_chunks
+from rag_pipeline.cli.passages import show_answer, show_passages
 from rag_pipeline.cli.tables import show_leaderboard, show_releases
 from rag_pipeline.client.records import Source
 from rag_pipeline.config import STAGES
@@ -15,6 +15,7 @@ from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.intervals import Summary
 from rag_pipeline.evaluation.leaderboard import Board, BoardRow, origin
+from rag_pipeline.serving.local import with_excerpts
 
 METRICS = ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20")
 
@@ -133,19 +134,20 @@ def test_left_out_queries_are_said(width: Any, capsys: Any) -> None:
 def test_a_chunk_is_shown_with_its_source_and_cut(width: Any, capsys: Any) -> None:
     width(200)
     chunk = ScoredChunk("d#3-9", "d/[x].txt", 3, 9, "word \n" * 99, 0.5, title="A [b] title")
-    show_chunks([chunk], "")
+    show_passages(with_excerpts([chunk], "", lambda chunks: [None]))
     first, second, third, *_ = capsys.readouterr().out.splitlines()
-    assert first == "1. d/[x].txt[3:9]  0.500"
+    assert first == "1. d/[x].txt[3:361]  0.500", "60 words: 59 x 6 + 4 characters"
     assert second == "   A [b] title"
     assert third.startswith("   word word")
     assert third.endswith("…")
     assert len(third) == 3 + 300
-    show_chunks([replace(chunk, text="# A [b] title\nAnd more.")], "")
+    titled = replace(chunk, text="# A [b] title\nAnd more.")
+    show_passages(with_excerpts([titled], "", lambda chunks: [None]))
     assert capsys.readouterr().out.splitlines()[1] == "   A [b] title: And more."
 
 
 def test_nothing_to_show(capsys: Any) -> None:
-    show_chunks([], "")
+    show_passages([])
     show_releases([], "")
     assert capsys.readouterr().out == "nothing found\nno releases yet\n"
 

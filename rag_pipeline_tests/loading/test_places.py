@@ -41,7 +41,10 @@ def test_markdown_places_name_headings_without_the_title(tmp_path: Path) -> None
     assert at(document, "Top.") == Place("section Lease", section="Lease", line=5)
     assert at(document, "Thirty").label == "section Term › Notice"
     assert at(document, "code").section == "Term › Notice"
-    assert at(document, "## Term\n\n### Notice").section == "Term"
+    assert at(document, "## Term\n\n### Notice").label == "section Term", "nothing is below Notice"
+    assert at(document, "Top.\n\n## Term\n\n### Notice\n\nThirty").label == (
+        "section Lease to Term › Notice"
+    )
 
 
 def test_a_section_is_named_by_the_words_of_links_in_its_heading(tmp_path: Path) -> None:
@@ -59,6 +62,7 @@ def test_plain_text_has_lines(tmp_path: Path) -> None:
     document = load(tmp_path / "a.txt", "one\r\n# two\r\n\r\nthree")
     assert at(document, "three").record() == {"label": "line 4", "line": 4}
     assert at(document, "\r\n\r\nthree").line == 4
+    assert at(document, "one\r\n# two").label == "lines 1 to 2"
 
 
 def test_html_and_word_have_sections_and_paragraphs(tmp_path: Path) -> None:
@@ -93,7 +97,10 @@ def test_rows_of_a_sheet_count_blank_rows(tmp_path: Path) -> None:
     assert at(document, "Thirty") == Place("sheet Terms, row 1", sheet="Terms", row=1)
     thirty = document.text.index("Thirty")
     across = place_of(document, document.text.index("## Terms") - 2, thirty + len("Thirty"))
-    assert across.label == "sheet Terms, row 1", "most of the span is there"
+    assert across.label == "sheet Terms, row 1"
+    mast = document.text.index("Mast")
+    assert place_of(document, mast, thirty).label == "sheet Prices, row 8 to sheet Terms, row 1"
+    assert place_of(document, mast, document.text.index("Thirty") - 3).row == 8
 
 
 @pytest.mark.parametrize(

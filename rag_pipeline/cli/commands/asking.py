@@ -67,11 +67,10 @@ def search(
     if as_json:
         print_json(found)
         return
-    from rag_pipeline.cli.passages import placed, show_chunks
-    from rag_pipeline.datamodels import ScoredChunk
+    from rag_pipeline.cli.passages import show_passages
+    from rag_pipeline.client.records import Passage
 
-    places = [placed(one.pop("place")) for one in found]
-    show_chunks([ScoredChunk(**one) for one in found], query, places)
+    show_passages([Passage(corpus="", **one) for one in found])
     for told in made["unread"]:
         tell(f"[yellow]{visible(told)}[/yellow]")
 

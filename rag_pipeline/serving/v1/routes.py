@@ -11,6 +11,7 @@ from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.results import Progress
 from rag_pipeline.client import records
 from rag_pipeline.client.records import Answer, AskBody, Passages, SearchBody
+from rag_pipeline.serving.local import answer_record
 from rag_pipeline.serving.messages import without_folders
 from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.question_log import QuestionLog
@@ -103,7 +104,7 @@ def answered(
         wanted.turns,
     )
     record_trace(made.trace)
-    answer = Answer.model_validate(made)
+    answer = answer_record(made, seen.places)
     steps = [
         step.model_copy(update={"detail": without_folders(step.detail)}) for step in answer.trace
     ]
