@@ -39,7 +39,7 @@ from rag_pipeline import Corpus
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release, publishing
-from rag_pipeline.release.candidate import settings_of
+from rag_pipeline.release.holds import settings_of
 from rag_pipeline.release.publishing import serve_imported
 from rag_pipeline.search.pinned import pin
 from rag_pipeline_tests.testing.servers import free_port

@@ -9,8 +9,10 @@ from rag_pipeline import Corpus
 from rag_pipeline import corpus as module
 from rag_pipeline.datamodels import Caller, SearchRequest
 from rag_pipeline.errors import InputError, NotReleasedError, StoreError
+from rag_pipeline.release.candidate import gate_decision
 from rag_pipeline.release.manifest import pointer
 from rag_pipeline.search.pinned import open_builds
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
 
 
@@ -118,13 +120,16 @@ def test_rolling_back_serves_the_old_rows_and_skips_the_new_build(tmp_path, buil
     assert corpus.ask("How expensive may a hotel be?").warnings == ()
     corpus.roll_back()
 
-    # The rolled-back build is not served again; another configuration or a new build may be.
-    rolled_back = corpus.releases()[0].run_digest
-    run_all(built_file)
-    assert corpus.release().run_digest != rolled_back
-    told = "not chosen, because the build was rolled back: default (rag rollback serves it again"
-    assert any(reason.startswith(told) for reason in corpus.release().reasons)
-    assert corpus.ask("How expensive may a hotel be?").warnings == ()
+    # Without a change, no configuration is released, also not after a new question.
+    assert len(corpus.config.all_configurations) > 1
+    queries = tmp_path / "queries.jsonl"
+    first = queries.read_text().splitlines()[0]
+    for more in ("", first.replace('"query_id": "', '"query_id": "again_') + "\n"):
+        queries.write_text(queries.read_text() + more)
+        run_all(built_file)
+        assert corpus.release().release_id == "release-000001"
+        decision = gate_decision(Workspace(corpus.config))
+        assert decision.allowed and decision.reasons[0].startswith("release-000001 (rolled back to")
     edit(tmp_path, 300)
     run_all(built_file)
     corpus.reopen()

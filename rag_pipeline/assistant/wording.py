@@ -4,7 +4,7 @@ import re
 
 from rag_pipeline.answering.extractive import NO_ANSWER
 from rag_pipeline.loading.languages import any_language_of, language_of
-from rag_pipeline.release.manifest import ROLLED_BACK
+from rag_pipeline.release.manifest import ROLLED_BACK, ROLLED_BACK_ONLY
 from rag_pipeline.search.unsearched import EXCLUDED, UNREADABLE
 
 LEFT_OUT = "{0} is left out: {1}; {2} is in force"
@@ -74,6 +74,7 @@ _SENTENCES = {
     "old version": {"de": "alte Fassung", "es": "versión anterior", "fr": "ancienne version"},
 }
 """The translations of sentences and words by language."""
+_SENTENCES[ROLLED_BACK_ONLY] = {k: v.rpartition(",")[0] for k, v in _SENTENCES[ROLLED_BACK].items()}
 
 
 def in_language_of(question: str, sentence: str) -> str:

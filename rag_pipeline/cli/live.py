@@ -14,6 +14,7 @@ from rag_pipeline.indexing import MADE_OTHERWISE
 from rag_pipeline.pipeline.driver import Done, Event, Started
 from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.planning import DOCUMENTS, FileChanges, Step, changed_files
+from rag_pipeline.release.candidate import CHOSEN
 
 _SHARED_WORDS = (
     ("documents_dropped", "dropped"),
@@ -146,6 +147,6 @@ def _line(name: str, finished: Sequence[Done]) -> str:
     if last.metadata.get("release"):
         parts.append(f"{last.metadata['release']}: {last.metadata['configuration']}")
     done = f"  {escape(', '.join(parts))}" if parts else ""
-    why = f"  ({last.why})" if last.why == MADE_OTHERWISE else ""
+    why = f"  ({last.why})" if last.why == MADE_OTHERWISE or CHOSEN in last.why else ""
     seconds = sum(each.seconds for each in finished)
     return f"[green]✓[/green] {escape(name)}{done}{why}  [dim]{seconds:.1f} s[/dim]"

@@ -54,6 +54,8 @@ from rag_pipeline.pipeline.planning import (
     changed_files,
 )
 from rag_pipeline.pipeline.registry import ASSETS
+from rag_pipeline.release.candidate import CHOSEN
+from rag_pipeline.release.holds import kept_release
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
@@ -85,6 +87,8 @@ def show_plan(file: Path, as_json: bool) -> None:
     for line in (*loaded, *changed_lines(changes)):
         tell(line)
     if not busy:
+        if kept := kept_release(workspace):
+            tell(f"[yellow]{escape(kept)}[/yellow]")
         done = f"nothing to do: all {counted(len(found), 'step')} are up to date"
         console.print("\n".join([done, *_notes(workspace.config)]))
         return
@@ -249,7 +253,7 @@ def _reasons(found: Sequence[PlannedStep]) -> Iterator[str]:
     """Yield the reasons of stages that run again although no document or earlier stage changed."""
     reasons: dict[str, dict[str, None]] = {}
     for row in found:
-        if row.why in (MADE_OTHERWISE, FAILED_BEFORE, STOPPED_BEFORE):
+        if row.why in (MADE_OTHERWISE, FAILED_BEFORE, STOPPED_BEFORE) or CHOSEN in row.why:
             reasons.setdefault(row.why, {})[_ACTIVITIES[row.step.asset]] = None
     for why, assets in reasons.items():
         yield f"{', '.join(assets)}: {why}"

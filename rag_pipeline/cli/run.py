@@ -14,6 +14,7 @@ from rag_pipeline.cli.console import (
     command,
     console,
     counted,
+    errors,
     indented,
     outside_capture,
     progress_bar,
@@ -41,6 +42,7 @@ from rag_pipeline.pipeline.dry_run import START, RunPlan, keep_durations
 from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.template import check_target, write_file
+from rag_pipeline.release.holds import kept_release
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
@@ -91,8 +93,10 @@ def run_corpus(
         console.print(f"\nServing {served.release_id}: {escape(name)}")
         for reason in (one for one in served.reasons if one.startswith("not chosen")):
             tell(f"[yellow]{escape(reason)}[/yellow]")
-        if is_last:
-            _show_next(config, file, search=any(result.ran for result in results))
+    if kept := kept_release(workspace):  # also with --quiet, because the run releases nothing
+        (errors.print if console.quiet else tell)(f"[yellow]{escape(kept)}[/yellow]")
+    if not console.quiet and is_last:
+        _show_next(config, file, search=any(result.ran for result in results))
 
 
 def _run(workspace: Workspace, configuration: str | None, verbose: bool) -> list[Done]:

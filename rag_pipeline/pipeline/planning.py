@@ -10,6 +10,7 @@ from rag_pipeline.errors import UnexpectedError, blaming
 from rag_pipeline.indexing import MADE_OTHERWISE, Plan
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
+from rag_pipeline.release.candidate import why_stale
 from rag_pipeline.search.copies import find_copies
 from rag_pipeline.store.states import looking
 from rag_pipeline.workspace import Workspace
@@ -104,6 +105,8 @@ def why(workspace: Workspace, step: Step, running: Collection[Step]) -> str:
         return f"{', '.join(dict.fromkeys(changed))} changed"
     if step.row.has_new_inputs(workspace, step.key(workspace.config)):
         return STOPPED_BEFORE
+    if step.asset == "release":
+        return why_stale(workspace)
     return FAILED_BEFORE if is_incomplete(workspace, step) else MADE_OTHERWISE
 
 

@@ -29,21 +29,16 @@ from rag_pipeline.evaluation.leaderboard import (
 )
 from rag_pipeline.evaluation.quality import scores_are_current
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, JUDGED, QUERIES, RUN
-from rag_pipeline.evaluation.runs import load_groups, retriever_of, run_is_current
+from rag_pipeline.evaluation.runs import load_groups, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.indexing import TABLES, open_partition, plan, plan_lexical
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
-from rag_pipeline.release.manifest import (
-    current,
-    current_id,
-    load,
-    pointer,
-    read_settings,
-    record_chats,
-)
+from rag_pipeline.release.holds import kept_release, present_builds, settings_of
+from rag_pipeline.release.manifest import current, current_id, load, pointer, read_settings
 from rag_pipeline.workspace import Workspace
 
+CHOSEN = "is chosen"
 _LISTED_DOCUMENTS = 20
 _TIE_BREAKS = ("AnswerPresence@1", "EntityF1", "AnswerPresence@10", "RR@10")
 """The metrics that decide, in this order, if `serve_metric` shows no clear difference."""
@@ -89,11 +84,8 @@ def _choose_best(
     config = workspace.config
     scores = evaluated_scores(workspace)
     (metric,) = measured_metrics([config.serve_metric], scores.values())
-    rolled_back = [
-        name
-        for name in (evaluated if held_back else ())
-        if served_digest(workspace, config.configuration(name)) in held_back
-    ]
+    builds = present_builds(workspace) if held_back else {}
+    rolled_back = [name for name in evaluated if builds.get(name) in held_back]
     values = {n: scores.get(n, {}).get(metric, {}) for n in evaluated if n not in rolled_back}
     if not values:
         reason = "every evaluated build was rolled back; change the settings and run again"
@@ -157,9 +149,25 @@ def is_current(workspace: Workspace) -> bool:
         return False
 
 
+def why_stale(workspace: Workspace) -> str:
+    """Return the chosen and the served configuration, as the reason for a new release."""
+    try:
+        serving, chosen = current(workspace), choose(workspace)[0].name
+        same = serving.configuration == chosen
+        served = "an earlier build of it" if same else serving.configuration
+        return f"{chosen} {CHOSEN}; {serving.release_id} serves {served}"
+    except StoreError as error:
+        return f"no release {CHOSEN}: {error}"
+
+
 @blaming("the chosen configuration")
 def candidate_digest(workspace: Workspace) -> str:
-    """Return the digest of the build to choose now. Raise NotReleasedError if there is none."""
+    """Return the digest of the build to choose now. Raise NotReleasedError if there is none.
+
+    If a rollback holds every build back, return the digest of the served release.
+    """
+    if kept_release(workspace):
+        return current(workspace).digest
     configuration, _ = choose(workspace)
     return served_digest(workspace, configuration)
 
@@ -173,6 +181,8 @@ def served_digest(workspace: Workspace, configuration: Configuration) -> str:
 @blaming("the chosen configuration")
 def gate_decision(workspace: Workspace) -> Decision:
     """Return the gate's decision about the chosen configuration, without writing anything."""
+    if kept := kept_release(workspace):
+        return Decision(candidate=current(workspace).configuration, allowed=True, reasons=(kept,))
     configuration, why = choose(workspace)
     name = configuration.name
     problems = obstacles(workspace, configuration)
@@ -339,18 +349,3 @@ def missing_documents(workspace: Workspace, configuration: Configuration) -> str
     share = f"{len(missing)} of {workspace.documents().count()} documents"
     are = "is" if len(missing) == 1 else "are"
     return f"{share} {are} missing, because a model failed on them: {listed}{more}"
-
-
-def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
-    """Return a configuration's settings as JSON values, for a manifest."""
-    config = workspace.config
-    stages = ("chunking", "contextualizer", "embedding", "reranker")
-    answers = config.evaluation.answers
-    return {
-        **{s: config.chosen(configuration, s).model_dump(mode="json") for s in stages},
-        "retriever": retriever_of(workspace, configuration).model_dump(mode="json"),
-        "reranker_chats": record_chats(config.rerankers[configuration.reranker], config),
-        "answers": answers.model_dump(mode="json"),
-        "answers_chats": record_chats(answers, config),
-        "names": configuration.model_dump(exclude={"name"}),
-    }

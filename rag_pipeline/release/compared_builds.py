@@ -24,7 +24,7 @@ from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.models.embedding import embed_tokens
 from rag_pipeline.models.providers import open_embedder
-from rag_pipeline.release.candidate import settings_of
+from rag_pipeline.release.holds import settings_of
 from rag_pipeline.release.manifest import ReleaseSettings, load, read_settings
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, built_with, open_lexical_index

@@ -78,6 +78,7 @@ def read_settings(record: Any, release_id: str) -> ReleaseSettings:
 FORMAT = 2
 CURRENT = "releases/current.json"
 ROLLED_BACK = "rolled back on {0}: answers come from {1} of {2}, without newer documents"
+ROLLED_BACK_ONLY = ROLLED_BACK.partition(",")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,8 @@ def rollback_note(release: Release, content: Mapping[str, Any]) -> str:
     since = content.get("rolled_back")
     if not since or content["release_id"] != release.release_id:
         return ""
-    return ROLLED_BACK.format(since[:10], release.release_id, release.created[:10])
+    told = ROLLED_BACK if content.get("lacks_newer", True) else ROLLED_BACK_ONLY
+    return told.format(since[:10], release.release_id, release.created[:10])
 
 
 def made(workspace: Workspace) -> int:

@@ -1,12 +1,20 @@
 """Change the served release: publish a new release, roll back, or serve an imported release."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from rag_pipeline.config import Configuration
-from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError, counted
+from rag_pipeline.errors import (
+    CheckFailedError,
+    NotReleasedError,
+    RagPipelineError,
+    StoreError,
+    blaming,
+    counted,
+)
 from rag_pipeline.evaluation.answers import load_calibration
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import RUN
@@ -17,10 +25,15 @@ from rag_pipeline.release.candidate import (
     obstacles,
     served_digest,
     served_reference,
-    settings_of,
 )
 from rag_pipeline.release.drift import reference_id
 from rag_pipeline.release.gate import Decision, decide, keep_decision, keep_scores, kept_file
+from rag_pipeline.release.holds import (
+    kept_release,
+    present_builds,
+    released_build,
+    settings_of,
+)
 from rag_pipeline.release.manifest import (
     CURRENT,
     Release,
@@ -48,7 +61,8 @@ Pointer = tuple[dict[str, Any], str | None]
 def publish(workspace: Workspace) -> Release:
     """Make and serve a release of the chosen configuration's evaluated builds.
 
-    If the served release has these builds, return the served release. Raise CheckFailedError if the
+    If the served release has these builds, or a rollback holds them back, return the served
+    release. Raise CheckFailedError if the
     builds are stale, unevaluated or inconsistent, or if the gate refuses them. The served release
     then stays.
     """
@@ -65,6 +79,8 @@ def publish(workspace: Workspace) -> Release:
 def _try_to_publish(workspace: Workspace) -> Release | None:
     """Publish a release. Return None if another process changes the served release."""
     seen = _seen(workspace)
+    if kept_release(workspace):
+        return load(workspace, seen[0]["release_id"])
     configuration, reasons = choose(workspace)
     if problems := obstacles(workspace, configuration):
         corpus, name = workspace.config.corpus, configuration.name
@@ -160,7 +176,8 @@ def _refusal(workspace: Workspace, decision: Decision, notes: Sequence[str]) -> 
 def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
     """Serve and return an earlier release, by default the release before the served release.
 
-    Later runs do not publish the rolled-back builds again.
+    Later runs publish no build of the present documents and settings. The newest release is no
+    rollback, so only the build that it replaces is held back.
     """
     corpus, seen = workspace.config.corpus, _seen(workspace)
     serving = current(workspace)
@@ -170,14 +187,33 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
         raise NotReleasedError(f"{corpus}: {first}")
     release = load(workspace, target)
     is_newest = target == names(workspace)[-1]
-    since = None if is_newest else datetime.now(UTC).isoformat(timespec="seconds")
-    if not _move_pointer(workspace, seen, target, [serving.digest], {release.digest}, since):
+    present = present_builds(workspace).values()
+    replaced, own = (released_build(workspace, each) for each in (serving, release))
+    held = set(seen[0].get("held_back", [])).difference(present if is_newest else ())
+    moved = {
+        "release_id": target,
+        "held_back": sorted(held.union([replaced], () if is_newest else present) - {own}),
+        "rolled_back": None if is_newest else datetime.now(UTC).isoformat(timespec="seconds"),
+        "serve": workspace.config.serve,
+        "lacks_newer": _lacks_documents(workspace, release),
+        "made": made(workspace),
+    }
+    if not workspace.store.write_json_if(CURRENT, moved, seen[1]):
         reason = "another process changed the served release, so nothing was rolled back"
         raise StoreError(f"{corpus}: {reason}; see `rag releases` and try again")
     if workspace.store.read_json(manifest_file(target)) is None:  # `forget` has just removed it
         serve(workspace, serving.release_id)
         return load(workspace, target)  # raises NotReleasedError
     return release
+
+
+def _lacks_documents(workspace: Workspace, release: Release) -> bool:
+    """Return whether the store has documents that a release lacks or has with another text."""
+    with suppress(RagPipelineError), blaming(release.release_id):
+        version = release.pinned.documents_version
+        own = {i: s.content_hash for i, s in workspace.documents().state(version).items()}
+        return any(own.get(i) != s.content_hash for i, s in workspace.documents().state().items())
+    return True
 
 
 def serve(workspace: Workspace, release_id: str) -> None:
@@ -234,24 +270,10 @@ def remove(workspace: Workspace, release_id: str) -> None:
         workspace.store.remove_file(kept_file(release_id))
 
 
-def _move_pointer(
-    workspace: Workspace,
-    seen: Pointer,
-    release_id: str,
-    hold_back: Sequence[str] = (),
-    allow: Collection[str] = (),
-    rolled_back: str | None = None,
-) -> bool:
-    """Serve a release. If the pointer changed since `seen`, change nothing and return False."""
+def _move_pointer(workspace: Workspace, seen: Pointer, release_id: str) -> bool:
+    """Serve a new release. If the pointer changed since `seen`, do nothing and return False."""
     record, tag = seen
-    before = record.get("held_back", [])
-    held_back = [d for d in dict.fromkeys([*before, *hold_back]) if d not in allow]
-    moved = {
-        "release_id": release_id,
-        "held_back": held_back,
-        "rolled_back": rolled_back,
-        "made": made(workspace),
-    }
+    moved = {**record, "release_id": release_id, "rolled_back": None, "made": made(workspace)}
     return workspace.store.write_json_if(CURRENT, moved, tag)
 
 

@@ -214,7 +214,6 @@ def test_a_refused_release_is_asked_for_once(tmp_path, settle, instance):
     write_documents(documents, {"policy/travel.md": text.replace("180 euros", "250 euros")})
     build(file)
     Corpus.load(file).roll_back()  # the only build is held back: there is nothing to release
-    assert settle(file) == [("release", None)]
     assert settle(file) == []
     write_documents(documents, {"policy/travel.md": text.replace("180 euros", "300 euros")})
     load_documents(file, instance)

@@ -49,9 +49,9 @@ def rollback(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
 ) -> None:
-    """Serve an earlier release again. Later runs do not release the rolled-back build.
+    """Serve an earlier release again. Runs keep it until a document or setting changes.
 
-    Until the next release, answers say that newer documents are missing.
+    Until the next release, answers tell of the rollback, and whether newer documents are missing.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def rollback(
     """
     if release_id and corpus is None and named is None and not release_id.startswith("release-"):
         release_id, corpus = None, release_id  # the only argument is a corpus
-    from rag_pipeline.release.manifest import current_id
+    from rag_pipeline.release.manifest import current_id, names
 
     opened = open_corpus(corpus, named)
     before = current_id(opened.workspace)
@@ -69,7 +69,11 @@ def rollback(
     older = "; newer documents are not in it, and answers say so"
     told = f"({served.configuration}, of {served.created[:10]})"
     _, note = opened.searched_with_note()
-    tell(f"serving {served.release_id} {told}{older * bool(note)}")
+    tell(f"serving {served.release_id} {told}{older * note.endswith('newer documents')}")
+    between = [n for n in names(opened.workspace) if served.release_id < n < (before or "")]
+    if between and release_id is None:
+        skipped = f"skipped {', '.join(between)}: not served when {before} was made"
+        tell(f"{before} replaced {served.release_id}; {skipped}")
     undo = rag("rollback", before or "", file=opened.config.file, corpus=opened.name)
     show_next((undo, "to undo this"))
 
