@@ -91,7 +91,9 @@ def run_corpus(
         _show_problems(workspace)
         name = board.labels().get(served.configuration, served.configuration)
         console.print(f"\nServing {served.release_id}: {escape(name)}")
-        for reason in (one for one in served.reasons if one.startswith("not chosen")):
+        others = [reason for reason in served.reasons if reason.startswith("not chosen")]
+        is_first = board.names()[:1] == [served.configuration]
+        for reason in others if is_first else [*served.reasons[:1], *others]:
             tell(f"[yellow]{escape(reason)}[/yellow]")
     if kept := kept_release(workspace):  # also with --quiet, because the run releases nothing
         (errors.print if console.quiet else tell)(f"[yellow]{escape(kept)}[/yellow]")

@@ -117,9 +117,14 @@ def _choose_best(
     mean = mean_of_known(values[best][q] for q in common) or 0.0
     left_out = len(values) - len(complete)
     queries, configurations = counted(len(common), "query"), f"{len(evaluated)} configurations"
-    reason = f"best {metric}: {mean:.4f} over {queries}, of {configurations}"
+    measured_in = f"in {metric} ({mean:.4f} over {queries})"
+    reason = f"{best} is the best of {configurations} {measured_in}"
     if len(used) > 1:
-        reason += f"; several do not differ clearly in {metric}, so {', '.join(used[1:])} decided"
+        together = f"{', '.join(used[1:])}{' taken together' if len(used) > 2 else ''}"
+        reason = (
+            f"none of {configurations} is surely better than {best} {measured_in}; it leads in "
+            f"{together}"
+        )
     if left_out:
         reason += f"; {left_out} lack it for too many queries"
     return config.configuration(best), [reason, *notes]

@@ -11,7 +11,6 @@ import yaml
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation.answers import load_answers
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release import current
