@@ -158,7 +158,9 @@ def test_documents_that_are_gold_as_a_whole_choose_gate_and_explain(tmp_path, ru
     found = board.configurations[0].summary("DocumentPresence@5")
     assert (found.mean, found.n, found.missing) == (1.0, 2, 0)
     assert board.configurations[0].summary("AnswerPresence@5").n == 0
-    assert "is the best of 2 configurations in DocumentPresence@5 (" in Corpus.load(file).release().reasons[0]
+    reason = Corpus.load(file).release().reasons[0]
+    assert "of 2 configurations is surely better than " in reason
+    assert "in DocumentPresence@5 (1.0000 over 2 queries)" in reason
     asked = load_queries(workspace)[0]
     explained = diagnose(workspace, board.configurations[0].name, [asked.query_id])[0]
     assert asked.gold_documents[0] in explained.why
