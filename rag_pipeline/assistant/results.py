@@ -15,7 +15,14 @@ from rag_pipeline.answering.forms import verified
 from rag_pipeline.answering.intent import Intent
 from rag_pipeline.answering.tables import DocumentOf as DocumentOf
 from rag_pipeline.answering.tables import tables_of
-from rag_pipeline.assistant.wording import AMENDED, DOUBTFUL, LEFT_OUT
+from rag_pipeline.assistant.wording import (
+    AMENDED,
+    DOUBTFUL,
+    LEFT_OUT,
+    NEAREST_PASSAGES,
+    confidence_said,
+    in_language_of,
+)
 from rag_pipeline.client.records import Released as Released
 from rag_pipeline.client.records import Source as Source
 from rag_pipeline.client.records import Step
@@ -61,6 +68,16 @@ class AssistedAnswer:
     table: tuple[ComparisonRow, ...] = ()
     trace: tuple[Step, ...] = ()
     releases: tuple[Released, ...] = ()
+
+    @property
+    def confidence_said(self) -> str:
+        """Return a sentence about the confidence in the question's language, or ""."""
+        return confidence_said(self.query, self.answered, self.confidence)
+
+    @property
+    def nearest_said(self) -> str:
+        """Return the title of a refusal's nearest passages in the question's language."""
+        return in_language_of(self.query, NEAREST_PASSAGES)
 
 
 def origin_of(passage: ScoredChunk) -> Mapping[str, Any] | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.cli.console import console, indented, say, tell, visible
 from rag_pipeline.search.excerpt import readable
@@ -41,38 +41,17 @@ def show_passages(passages: "Sequence[Passage]", *, scored: bool = True) -> None
         console.print("Scores order the passages; they are not probabilities.", style="dim")
 
 
-_CONFIDENCES = ((0.9, "high"), (0.6, "medium"), (0.0, "low"))
-"""The least confidence of each word.
-
-On six mixed folders, 76 %, 56 % and 34 % of the answers with these words are right.
-"""
-
-
 def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
     """Print the answer, its sources, problems and warnings, and with `trace` its steps."""
     from rag_pipeline.client.records import Answer
-    from rag_pipeline.loading.languages import language_of
 
     made = Answer.model_validate(made)
-    is_plain = made.answered and language_of(made.query) in ("", "en")
-    if not is_plain:  # imports the assistant, which a client of a server can do without
-        from rag_pipeline.assistant.wording import (
-            CHANCE,
-            CONFIDENCE,
-            NEAREST_PASSAGES,
-            in_language_of,
-        )
     _show_text(made)
     if not made.answered and made.passages:
-        console.print(f"\n{in_language_of(made.query, NEAREST_PASSAGES)}\n")
+        say(f"\n{made.nearest_said}\n")
         show_passages(made.passages[:NEAREST], scored=False)
-    if made.confidence is not None:
-        word = next(word for least, word in _CONFIDENCES if made.confidence >= least)
-        told = f"Confidence: {word} ({made.confidence:.2f})"
-        if not is_plain:
-            sentence = CONFIDENCE if made.answered else CHANCE
-            told = in_language_of(made.query, sentence.format(word, f"{made.confidence:.2f}"))
-        say(f"[dim]{told}[/dim]")
+    if made.confidence_said:
+        say(f"[dim]{made.confidence_said}[/dim]")
     if made.sources:
         console.print()
     _show_sources(made.sources)
@@ -82,9 +61,22 @@ def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
     if trace:
         console.print()
         for entry in made.trace:
-            detail = ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
+            detail = ", ".join(f"{n}: {_plain(value)}" for n, value in entry.detail.items())
             line = f"{entry.name} ({1000 * entry.seconds:.0f} ms) {detail}"
             say(f"[dim]{visible(line)}[/dim]")
+
+
+def _plain(value: Any) -> str:
+    """Return a detail of a step in words."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_plain(one)}" for name, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(_plain, value)) or "none"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in (None, "") else str(value)
 
 
 def _show_text(made: "Answer") -> None:

@@ -216,7 +216,8 @@ class Answer(Record):
 
     `answered` is false if no document answers. `confidence` is the estimated probability, 0 to 1,
     that the answer is right, or null. `problems` lists wrong citations. `doubted` lists the
-    sentences that no source supports.
+    sentences that no source supports. `confidence_said` is a sentence about the confidence, and
+    `nearest_said` a title for the passages of a refusal, in the language of the question.
     """
 
     query: str
@@ -233,6 +234,8 @@ class Answer(Record):
     passages: tuple[Passage, ...]
     table: tuple[AnswerRow, ...]
     trace: tuple[Step, ...]
+    confidence_said: str = ""
+    nearest_said: str = ""
 
 
 class Stage(Record):

@@ -24,6 +24,7 @@ _FLOWING = ("text/html", f"{_OFFICE}wordprocessingml.document")
 _WHOLE = "the whole file"
 _NUMBERED = re.compile(r"(.*(?:^| )(?:row|line|slide|cell|paragraph)) ([\d,]+)")
 _LAST_HEADINGS = re.compile(r"(?:\n#{1,6} [^\n]*\s*)+\Z")
+_RULE_BELOW = re.compile(r" *\|?\n\|(?: *:?-+:? *\|)+")
 _LONGEST_HEADING = 60
 _MAX_DEPTH = 2
 
@@ -66,13 +67,16 @@ def place_of(document: Document, start: int, end: int) -> Place:
     told = found if is_plain else _LAST_HEADINGS.sub("", found)
     end -= len(found) - len(told.rstrip() or found)
     start = min(start + len(found) - len(found.lstrip()), end)
+    named = " (column names)" if _RULE_BELOW.match(document.text, end) else ""
     if document.page_map is not None:
         placed = PageMap.from_bytes(document.page_map)
         pages, boxes = placed.pages(start, end), placed.areas(start, end)
-        return Place(_pages(pages), pages[0], _section(document, start), boxes=boxes)
+        label = f"{_pages(pages)}{named}"
+        return Place(label, pages[0], _section(document, start), boxes=boxes)
     first = _place_at(document, start)
     last = _place_at(document, max(end - 1, start)).label
-    return first if last == first.label else replace(first, label=_range(first.label, last))
+    label = first.label if last == first.label else _range(first.label, last)
+    return replace(first, label=f"{label}{named}")
 
 
 def _range(first: str, last: str) -> str:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
+from rag_pipeline.assistant.corpora import with_gaps
 from rag_pipeline.assistant.results import KeptAnswers, with_column_names
 from rag_pipeline.datamodels import ANYBODY, Answer, Caller, Citation, Document
 from rag_pipeline.pipeline.driver import load_and_cut
@@ -105,7 +106,12 @@ def test_an_answer_and_a_kept_refusal_name_the_files_that_are_unread_now(tmp_pat
     told = "not searched, because unreadable: football.xlsx"
     assert anybody.ask(query).warnings == (told,)
     answer = anybody.ask(QUESTION)
-    assert (answer.answered, answer.warnings) == (True, (told,))
+    unsure = replace(answer, confidence=0.89, warnings=())
+    dataset = [*anybody.corpora.values()]
+    assert (answer.answered, answer.confidence >= 0.9, answer.warnings) == (True, True, ())
+    assert with_gaps(unsure, dataset, QUESTION, True).warnings == (told,)
+    assert with_gaps(replace(unsure, confidence=0.9), dataset, QUESTION, True).warnings == ()
+    assert with_gaps(replace(unsure, confidence=0.9), dataset, query, True).warnings == (told,)
     (tmp_path / "documents/football.xlsx").unlink()
     load_and_cut(Workspace(corpus.config))
     assert anybody.ask(query).warnings == ()

@@ -3,7 +3,7 @@
 import pytest
 
 from rag_pipeline.answering.extractive import NO_ANSWER
-from rag_pipeline.assistant.wording import in_language_of
+from rag_pipeline.assistant.wording import confidence_said, in_language_of
 
 GERMAN, FRENCH = "Wer ist der Vermieter der Praxis?", "Qui est le propriétaire du cabinet ?"
 
@@ -21,7 +21,17 @@ GERMAN, FRENCH = "Wer ist der Vermieter der Praxis?", "Qui est le propriétaire 
          "nicht durchsucht, da nicht lesbar: 1,200 Dateien"),
         ("xylophone", NO_ANSWER, NO_ANSWER),
         (GERMAN, "an own sentence", "an own sentence"),
+        (GERMAN, "Confidence: medium (0.40); compare it with "
+         "the source", "Sicherheit: mittel (0.40); vergleichen Sie mit der Quelle"),
     ],
 )  # fmt: skip
 def test_sentences_are_said_in_the_language_of_the_question(question, sentence, said):
     assert in_language_of(question, sentence) == said
+
+
+def test_a_confidence_is_said_in_words_with_advice():
+    assert confidence_said("Who pays?", True, 0.9) == "Confidence: high (0.90)"
+    unsure = "Confidence: medium (0.89); compare it with the source"
+    assert confidence_said("Who pays?", True, 0.89) == unsure
+    assert confidence_said(FRENCH, False, 0.59).endswith("répondent : faible (0.59)")
+    assert confidence_said("Who pays?", False, None) == ""

@@ -55,6 +55,8 @@ def test_files_that_no_search_reads_are_named_by_their_words(tmp_path):
     left_out = "not searched, because excluded: logs/web-shop.log"
     assert not_searched(workspace, "Who is the landlord?") == [unread, left_out]
     assert not_searched(workspace, "Who is the landlord?", excluded=False) == [unread]
+    for query, told in (("Who is the landlord?", []), ("Who signs the tax return?", [unread])):
+        assert not_searched(workspace, query, excluded=False, only_alike=True) == told
     write_documents(tmp_path / "documents", {"a.xlsx": "x", "b.xlsx": "x"})
     index(workspace, "recursive_150")
     assert not_searched(workspace, "Who signs the tax return?", excluded=False) == [unread]

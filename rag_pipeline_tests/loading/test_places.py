@@ -127,3 +127,6 @@ def test_rows_below_a_sheets_title_keep_their_numbers(tmp_path: Path) -> None:
     for said, row in (("Rota", 1), ("| Week", 3), ("| 6 July", 4)):
         start = document.text.index(said)
         assert place_of(document, start, start + len(said)).row == row
+    head = "| Week | Manager | Desk |"
+    assert at(document, head).label == "sheet Sheet, row 3 (column names)"
+    assert at(document, "| 6 July | Ada | Bo |").label == "sheet Sheet, row 4"
