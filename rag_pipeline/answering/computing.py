@@ -4,16 +4,18 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 
-from rag_pipeline.answering.matching import Words
+from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.answering.tables import (
     MOST_ROWS,
     YEAR,
     DocumentOf,
     Found,
     Row,
+    Table,
     above,
     asks_how_many,
     operation,
+    other_sheets,
     tables_of,
     value_of,
     with_column,
@@ -27,6 +29,24 @@ _BETWEEN = (
     r"difference|steig\w*|stieg\w*|gestiegen|sink\w*|gesunken|verändert|mehr|weniger|unterschied)\b"
 )
 _WORD = re.compile(r"\w+")
+_BELOW = (
+    r"\b(?:below|under|(?:less|fewer|lower) than|unter|weniger als|sous|inférieure?s? à|"
+    r"(?:por )?debajo de)\b|低于|أقل من"
+)
+_ABOVE = (
+    r"\b(?:above|over|exceed\w*|(?:more|higher) than|über|mehr als|au-dessus de|supérieure?s? à|"
+    r"(?:por )?encima de)\b|高于|أكثر من"
+)
+_NEAR_LIMIT = 4
+"""Number of words after "below" or "above" that may name a column."""
+_BELOW, _ABOVE = (
+    r"\b(?:below|under|(?:less|fewer|lower) than|unter|weniger als|sous|inférieure?s? à|debajo de|"
+    r"menos que)\b|低于|أقل من",
+    r"\b(?:above|over|exceed\w*|(?:more|higher) than|über|mehr als|au-dessus de|supérieure?s? à|"
+    r"encima de|más que)\b|高于|أكثر من",
+)
+_NUMBERS = 2
+"""Least number of rows with numbers in both columns of a comparison."""
 
 
 def said(question: str, found: Sequence[Found]) -> str:
@@ -90,6 +110,44 @@ def with_all_rows(
             named = [cell for cell in cells if cell and asked.issuperset(cell)]
             return [] if len(named) == 1 else [found]
     return []
+
+
+def rows_beyond(
+    question: str, chunks: Sequence[ScoredChunk], document_of: DocumentOf
+) -> list[Found]:
+    """Return the rows of a document's tables with a number below or above their limit, or [].
+
+    The question names the column of the limits, as in "Which articles are below their minimum?".
+    """
+    for words, sign in ((_BELOW, -1), (_ABOVE, 1)):
+        match = compiled(words, re.IGNORECASE).search(question)
+        limit = " ".join(question[match.end() :].split()[:_NEAR_LIMIT]) if match else ""
+        if limit and not any(map(str.isdigit, limit)):
+            for chunk, document in with_tables(chunks, document_of):
+                others = other_sheets(question, document)
+                tables = (table for table in tables_of(document) if table not in others)
+                beyond = ((table, _beyond(table, limit, sign)) for table in tables)
+                if found := [Found(chunk, t, rows, None, 1.0) for t, rows in beyond if rows]:
+                    return found
+    return []
+
+
+def _beyond(table: Table, limit: str, sign: int) -> tuple[Row, ...]:
+    """Return the rows whose number is below the limit if `sign` is -1, or above it if it is 1.
+
+    The number is in the nearest other column of numbers, first to the left.
+    """
+    width = len(table.head.cells) if table.head else 0
+    columns = [[_cell_value(row, n) for row in table.rows] for n in range(width)]
+    numeric = [n for n in range(1, width) if 2 * columns[n].count(None) < len(table.rows)]
+    asked = words_of(limit)
+    named = [n for n in numeric if (name := words_of(table.name(n))) and name <= asked]
+    if len(named) != 1 or len(numeric) < 2:
+        return ()
+    own, *_ = sorted({*numeric} - {*named}, key=lambda n: (abs(n - named[0]), n))
+    pairs = zip(table.rows, columns[own], columns[named[0]], strict=True)
+    beyond = (row for row, a, b in pairs if a is not None and b is not None and (a - b) * sign > 0)
+    return tuple(beyond)[:MOST_ROWS]
 
 
 def asks_for_extreme(question: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from rag_pipeline.answering.citing import in_document
-from rag_pipeline.answering.computing import asks_for_extreme, said, with_all_rows
+from rag_pipeline.answering.computing import asks_for_extreme, rows_beyond, said, with_all_rows
 from rag_pipeline.answering.extractive import Ranked, word_share
 from rag_pipeline.answering.facts import kinds_asked
 from rag_pipeline.answering.lists import (
@@ -77,7 +77,8 @@ def structured_answer(
     Rows and lists answer if they have about as many of the question's words as the best sentence.
     They also hold a sentence whose score is near the best score. Steps, computed numbers, cells of
     an asked column and lists of the best sentence's document need no such sentence. A row that the
-    question names answers, unless the best sentence is prose with this name (see `named_row`).
+    question names answers, unless the best sentence is prose with this name (see `named_row`). Rows
+    below or above a limit that the question names always answer (see `rows_beyond`).
     """
     if not ranked.sentences or "cause" in kinds_asked(found.query):
         return None
@@ -86,6 +87,8 @@ def structured_answer(
     words = Words(subject(question), _texts(chunks, documents))
     is_whole = asks_for_summary(question) or asks_for_steps(question)
     scored = scored_rows(question, words, chunks, document_of)
+    if not is_whole and (beyond := rows_beyond(question, chunks, document_of)):
+        return _table_answer(question, beyond, ranked, document_of)
     row = [] if is_whole else named_row(question, words, scored)
     first = "" if ranked.sentences[0].is_row else ranked.sentences[0].text
     name = row[0].rows[0].cells[0] if row else ""

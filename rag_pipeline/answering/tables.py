@@ -39,6 +39,8 @@ _WHOLE_CELL = 0.1
 """Weight of the share of a cell's words that the question names."""
 _OUTDATED = 0.5
 """Factor of the score of a table whose heading says that it no longer holds."""
+_TITLE = 3
+"""Least number of filled cells below one filled cell of a title in the first row of a sheet."""
 _RULE = re.compile(r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*")
 _CELL = re.compile(r"(?<!\\)\|")
 _SEPARATED = {"text/csv": ",;\t|", "text/tab-separated-values": "\t"}
@@ -153,6 +155,10 @@ def _of_markdown(text: str) -> Iterator[Table]:
 
 def _as_table(rows: Sequence[Row], ruled: int, caption: str) -> Table:
     rows = [row for row in rows if any(row.cells)]  # tables of Word have an empty first row
+    filled = [sum(map(bool, row.cells)) for row in rows[:3]]
+    if len(filled) > 2 and filled[0] * _TITLE <= filled[1]:
+        title = " ".join(filter(None, rows[0].cells))
+        rows, ruled, caption = rows[1:], 0, f"{caption}\n{title}"
     if len(rows) > 1 and not (ruled == 0 and any(map(value_of, rows[0].cells))):
         return Table(rows[0], tuple(rows[1:]), caption)
     return Table(None, tuple(rows), caption)

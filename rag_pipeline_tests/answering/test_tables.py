@@ -2,10 +2,12 @@ import re
 
 import pytest
 
+from rag_pipeline.answering.computing import rows_beyond
 from rag_pipeline.answering.quantities.dates import days_asked, ways_to_write
 from rag_pipeline.answering.tables import tables_of
 from rag_pipeline.datamodels import Document
 from rag_pipeline_tests.testing.answers import answered
+from rag_pipeline_tests.testing.chunking import scored
 
 FLEET = """# Fleet
 
@@ -123,6 +125,47 @@ HARBOURS = """# Berths
 | --- | --- | --- |
 | Jetty 7 | 9 | gas |
 """
+
+
+STOCK = """# Stores
+
+| Stock count of 30 June | | | | |
+| --- | --- | --- | --- | --- |
+| Beer | Town | Year | Quantity | Minimum |
+| Pale | Ulm | 2025 | 40 | 60 |
+| Stout | Ulm | 2024 | 90 | 60 |
+| Porter | Bonn | 2025 | 60 | 60 |
+| Amber | Bonn | 2025 | - | 60 |
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "beers"),
+    [
+        ("Which beers are below their minimum?", ["Pale"]),
+        ("Combien de bières sont sous leur minimum ?", ["Pale"]),
+        ("Which beers are above the minimum quantity we want?", []),  # names two columns
+        ("Welche liegen über dem Minimum?", ["Stout"]),
+        ("Which beers are below 50 at minimum?", []),
+    ],
+)
+def test_rows_below_or_above_the_limit_in_a_column_answer(question, beers):
+    document = Document("0.md", "", STOCK)
+    found = rows_beyond(question, [scored("0.md", STOCK)], lambda chunk: document)
+    assert [row.cells[0] for one in found for row in one.rows] == beers
+    if question == "Which beers are below their minimum?":
+        row, head = answered(question, STOCK).citations
+        assert row.text == "| Pale | Ulm | 2025 | 40 | 60 |"
+        assert head.text == "| Beer | Town | Year | Quantity | Minimum |"
+
+
+def test_the_title_in_the_first_row_of_a_sheet_is_no_head():
+    (table,) = tables_of(Document("a", "", STOCK))
+    assert table.head and table.head.cells == ("Beer", "Town", "Year", "Quantity", "Minimum")
+    assert [row.cells[0] for row in table.rows] == ["Pale", "Stout", "Porter", "Amber"]
+    assert table.caption == "Stores\n# Stores\nStock count of 30 June"
+    (table,) = tables_of(Document("a", "", "| | Fee |\n| --- | --- |\n| Tow | 9 |\n| Dock | 4 |\n"))
+    assert table.head and table.head.cells == ("", "Fee")
 
 
 def test_rows_of_all_sheets_count():
