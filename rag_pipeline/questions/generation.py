@@ -85,7 +85,8 @@ def make_questions(
 
     Up to `several` more questions need two documents. Up to `unanswerable` more have no answer.
     Questions name their document, unless there is only one document. Documents and kinds of facts
-    take turns. Documents that are not in force and near copies are left out. The same documents give the same questions.
+    take turns. Documents that are not in force and near copies are left out. The same documents
+    give the same questions.
     `progress` gets the number of documents read and facts tried, and their total number.
     """
     rows: list[QuestionRow] = []

@@ -16,7 +16,8 @@ def not_searched(
     """Return a sentence about the unreadable files, and with `excluded` about the excluded ones.
 
     A sentence names the 2 files or patterns whose names share most words with the query. If no name
-    shares a word, it names at most 2 files, or gives their number, or with `only_alike` is left out.
+    shares a word, it names at most 2 files, or gives their number, or with `only_alike` is left
+    out.
     """
     unread = [
         row["document_id"] for row in workspace.quarantine("documents").read_rows(["document_id"])
