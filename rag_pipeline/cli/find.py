@@ -35,6 +35,13 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
         named = [(file, name) for file, name in found if name == wanted]
         if not named and Path(wanted).exists():
             return Path(wanted)
+        folders = [] if named else sorted(Path().glob("*/"))
+        below = [f for folder in folders for f, name in corpus_files(folder) if name == wanted]
+        if below:
+            raise ConfigError(
+                f"no corpus is called {wanted!r} here. Name a file below this folder: "
+                f"{', '.join(map(str, below))}"
+            )
         if not named and not found:
             raise ConfigError(
                 f"no corpus is called {wanted!r} here: {Path.cwd()} has no corpus file. Name a "

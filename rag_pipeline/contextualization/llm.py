@@ -43,6 +43,7 @@ class LLMContext(ContextualizerSettings):
     name, parties and date. If `structural` is set, the context begins with the structural context.
     """
 
+    code_version = 2
     method: Literal["llm"]
     chat: ChatName
     template: str | None = None

@@ -74,7 +74,7 @@ class StructuralContext(ContextualizerSettings):
     If `table_heads` is set, a chunk that begins inside a table gets the table's column names.
     """
 
-    code_version = 3
+    code_version = 4
     method: Literal["structural"]
     max_characters: int = Field(default=400, ge=16)
     table_heads: bool = False
@@ -193,7 +193,9 @@ def about(document: Document) -> list[str]:
         if " and " in parties and parties[:1].isupper():
             known.append(f"between {cut_line(parties, _PARTIES)}")
     if document.media_type in _SEPARATED:
-        known.append(f"columns: {cut_line(head.strip().partition(chr(10))[0], _PARTIES)}")
+        # A date below is that of a row.
+        head = head.strip().partition("\n")[0]
+        known.append(f"columns: {cut_line(head, _PARTIES)}")
     date = _DATE.search(head)
     if date:
         known.append(" ".join(date[0].split()))

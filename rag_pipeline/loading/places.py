@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from email.utils import parseaddr
 from itertools import takewhile
 from operator import itemgetter
 from typing import Any
@@ -25,6 +26,11 @@ _WHOLE = "the whole file"
 _NUMBERED = re.compile(r"(.*(?:^| )(?:row|line|slide|cell|paragraph)) ([\d,]+)")
 _LAST_HEADINGS = re.compile(r"(?:\n#{1,6} [^\n]*\s*)+\Z")
 _RULE_BELOW = re.compile(r" *\|?\n\|(?: *:?-+:? *\|)+")
+_MAILS = ("message/rfc822", "application/vnd.ms-outlook")
+_FIRST_PERSON = re.compile(
+    r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|[Ii]ch|[Mm]eine?[mnrs]?|[Ww]ir|[Uu]nser\w*|[Jj]e|[Jj]['’]|[Mm](?:on|es)|"
+    r"[Nn]ous|[Nn]otre|[Yy]o|[Mm]is?|[Nn]uestr\w+)\b"
+)
 _LONGEST_HEADING = 60
 _MAX_DEPTH = 2
 
@@ -60,7 +66,8 @@ def place_of(document: Document, start: int, end: int) -> Place:
     """Return the place of a span in a document's file.
 
     The label of a span across several rows, sections or other places has the first and the last
-    place. A heading at the span's end, without text below, does not count.
+    place. A heading at the span's end, without text below, does not count. The label of a span of
+    a mail in the first person ends with the sender.
     """
     found = document.text[start:end]
     is_plain = document.media_type in ("text/plain", *CODE_SUFFIXES.values())
@@ -73,6 +80,10 @@ def place_of(document: Document, start: int, end: int) -> Place:
         pages, boxes = placed.pages(start, end), placed.areas(start, end)
         label = f"{_pages(pages)}{named}"
         return Place(label, pages[0], _section(document, start), boxes=boxes)
+    if document.media_type in _MAILS and _FIRST_PERSON.search(found):
+        sender = str(document.metadata.get("from", ""))
+        is_quoted = found.lstrip().startswith(">")  # from an earlier mail
+        named = "" if is_quoted or not sender else f", by {parseaddr(sender)[0] or sender}"
     first = _place_at(document, start)
     last = _place_at(document, max(end - 1, start)).label
     label = first.label if last == first.label else _range(first.label, last)

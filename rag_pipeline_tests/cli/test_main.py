@@ -95,6 +95,13 @@ def test_wrong_arguments_end_in_two(here: Path, arguments: list[str], message: s
     assert message.lower() in refused(*arguments).lower()
 
 
+def test_a_corpus_one_folder_below_is_named_by_its_file(here: Path) -> None:
+    write_corpus(here / "below", queries=None)
+    said = refused("search", "notice period", "tiny")
+    assert "Name a file below this folder: below/tiny.yaml" in " ".join(said.split())
+    assert "in quotes" not in said and "in quotes" in refused("search", "notice", "absent")
+
+
 def test_without_arguments_there_is_help() -> None:
     outcome = rag()
     assert outcome.code == 2

@@ -130,3 +130,19 @@ def test_rows_below_a_sheets_title_keep_their_numbers(tmp_path: Path) -> None:
     head = "| Week | Manager | Desk |"
     assert at(document, head).label == "sheet Sheet, row 3 (column names)"
     assert at(document, "| 6 July | Ada | Bo |").label == "sheet Sheet, row 4"
+
+
+@pytest.mark.parametrize(
+    ("words", "label"),
+    [
+        ("I approve the pump.", "paragraph 2, by Ada Lo"),
+        ("j’ai payé.", "paragraph 3, by Ada Lo"),
+        ("Delivery is in May.", "paragraph 4"),
+        ("> I ordered it.", "paragraph 5"),  # by the one who got the mail
+    ],
+)
+def test_a_first_person_in_a_mail_is_its_sender(tmp_path: Path, words: str, label: str) -> None:
+    mail = "From: Ada Lo <ada@a.example>\nContent-Type: text/plain; charset=utf-8\n\n"
+    mail += "I approve the pump.\n\nj’ai payé.\n\nDelivery is in May.\n\n> I ordered it.\n"
+    document = load(tmp_path / "a.eml", mail)
+    assert at(document, words).label == label

@@ -23,7 +23,6 @@ from rag_pipeline.memory import collection_paused
 
 app = typer.Typer()
 
-_QUOTE = ". A question of several words is one argument: put it in quotes"
 _WHERE = (
     "Filter in SQL, e.g. \"document_id LIKE 'policies/%'\" or "
     "\"json_get_string(metadata, 'suffix') = '.pdf'\"."
@@ -57,10 +56,9 @@ def search(
       rag search "sick leave" --where "document_id LIKE 'policies/%'" --json
       rag search "notice period for termination" --as hr,legal
     """
-    _check_one(context, query, corpus)
     if not 1 <= k <= 1000:
         raise InputError(f"-k {k} is not in the range of 1 to 1000")
-    file = find_corpus_file(corpus, named, _QUOTE)
+    file = _file_of(context, query, corpus, named)
     asked = {"query": query, "k": k, "where": where, "labels": labels}
     made = _answered(file, no_server, "search", asked)
     found = made["chunks"]
@@ -105,8 +103,7 @@ def ask(
       rag ask "When is a doctor's note needed?" -d policy/leave.md --json
       rag ask "And the Cedar NDA?" --follow "Which law governs the Acme NDA?"
     """
-    _check_one(context, question, corpus)
-    file = find_corpus_file(corpus, named, _QUOTE)
+    file = _file_of(context, question, corpus, named)
     asked: dict[str, Any] = {"question": question, "document_id": document}
     asked |= {"instructions": instructions, "turns": follow or [], "labels": labels}
     made = _answered(file, no_server, "ask", asked)
@@ -119,13 +116,16 @@ def ask(
     show_answer(Answer.model_validate(made), trace)
 
 
-def _check_one(context: typer.Context, question: str, corpus: str | None) -> None:
-    """Raise InputError if more words follow than a question and a corpus."""
+def _file_of(context: typer.Context, question: str, corpus: str | None, named: str | None) -> Path:
+    """Return the corpus file. Raise InputError if more follows than a question and a corpus."""
     if context.args:
         whole = shlex.join([" ".join([question, corpus or "", *context.args])])
         raise InputError(
             f"a question is one argument, in quotes: rag {context.command.name} {whole}"
         )
+    is_word = corpus and len(question.split()) == 1
+    hint = ". A question of several words is one argument: put it in quotes" if is_word else ""
+    return find_corpus_file(corpus, named, hint)
 
 
 def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> Any:
