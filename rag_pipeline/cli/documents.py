@@ -1,13 +1,15 @@
 """Implement `rag show` and `rag quarantine`, which print documents and refused documents."""
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.markup import escape
 
 from rag_pipeline.cli.console import (
+    command,
     console,
     counted,
     did_you_mean,
@@ -22,6 +24,8 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError, installation
+from rag_pipeline.evaluation.results import QUERIES
+from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.indexing import read_documents, text_quality, warnings_of
 from rag_pipeline.loading.archives import is_archive
 from rag_pipeline.loading.mails import is_mail
@@ -151,3 +155,38 @@ def _unknown(workspace: Workspace, document_id: str) -> str:
     known = list(workspace.documents().state())
     near = did_you_mean(document_id, [*known, *reasons])
     return f"no document {document_id!r} among the {len(known):,} loaded documents{near}"
+
+
+def show_lost_queries(
+    workspace: Workspace, most: int = 5, note: Mapping[str, Any] | None = None
+) -> None:
+    """Print the queries whose gold the documents do not hold, and the commands that help.
+
+    `note` is that of `left_out`.
+    """
+    note = QUERIES.note(workspace) if note is None else note
+    same: dict[str, list[str]] = {}
+    for problem in note.get("problems", []):
+        query, _, told = problem.partition(": gold_spans.")
+        same.setdefault(told.partition(": ")[2], []).append(query)
+    told_once = [
+        f"{queries[0]}{f' and {more:,} more' if (more := len(queries) - 1) else ''}: {told}"
+        for told, queries in same.items()
+    ]
+    if lost := left_out(workspace, note):
+        show_list(lost, told_once, most)
+        config = workspace.config
+        drop = rag("questions", "drop", file=config.file, corpus=config.corpus)
+        made = any(query.startswith("query synthetic-") for of in same.values() for query in of)
+        again = rag("questions", file=config.file, corpus=config.corpus)
+        also = f"; to make such questions again: {command(again)}" * made
+        say(f"  to drop them: {command(drop)}{also}")
+
+
+def show_list(heading: str, problems: Sequence[str], most: int = 5) -> None:
+    """Print a heading and up to `most` problems, and the number of all others."""
+    tell(f"[yellow]{heading}:[/yellow]")
+    for problem in problems[:most]:
+        tell(indented(visible(problem), "  "))
+    if len(problems) > most:
+        console.print(f"  (and {len(problems) - most:,} more)")

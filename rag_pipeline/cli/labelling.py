@@ -98,7 +98,8 @@ def label_questions(file: Path) -> None:
             continue
         if not isinstance(gold, str):
             row = record.model_dump(mode="json", exclude_defaults=True)
-            files.add(queries, [labelled(row, gold)])
+            row = files.with_quotes(labelled(row, gold), lambda d: corpus.document(d).text)
+            files.add(queries, [row])
             if corpus.config.queries is None:
                 files.name_in_corpus_file(file, queries)
             done += 1

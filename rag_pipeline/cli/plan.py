@@ -23,6 +23,7 @@ from rag_pipeline.cli.console import (
     visible,
 )
 from rag_pipeline.cli.costs import estimate_lines
+from rag_pipeline.cli.documents import show_lost_queries
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.live import Live, changed_lines
@@ -31,7 +32,9 @@ from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.endpoints import moved_models
 from rag_pipeline.config.parsing import require_extras
 from rag_pipeline.errors import BusyError, ConfigError, MissingExtraError
-from rag_pipeline.indexing import MADE_OTHERWISE, refused_documents
+from rag_pipeline.evaluation.queries import update_queries
+from rag_pipeline.indexing import MADE_OTHERWISE, plan_documents, refused_documents
+from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.models.providers.e5 import E5Embedding, GuessedE5
 from rag_pipeline.pipeline.driver import free_steps, load_and_cut
 from rag_pipeline.pipeline.dry_run import (
@@ -44,6 +47,7 @@ from rag_pipeline.pipeline.dry_run import (
     plan_run,
     require_budget,
 )
+from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.migration import METRIC, predict
 from rag_pipeline.pipeline.planning import (
     DOCUMENTS,
@@ -86,6 +90,10 @@ def show_plan(file: Path, as_json: bool) -> None:
     busy = [f for f in found if f.runs]
     for line in (*loaded, *changed_lines(changes)):
         tell(line)
+    if config.queries_path and plan_documents(workspace).is_current:
+        problems = update_queries(DryWorkspace(workspace))
+        note = {"problems": problems, "read": len(read_queries(config.queries_path))}
+        show_lost_queries(workspace, note=note)
     if not busy:
         if kept := kept_release(workspace):
             tell(f"[yellow]{escape(kept)}[/yellow]")

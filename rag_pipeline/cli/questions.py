@@ -119,7 +119,8 @@ def make_and_write(
             why = f"no question of {chat} passed: {told or 'none written'}"
         raise InputError(f"{config.corpus}: {why}")
     replaced = files.without_synthetic(target) if synthetic else 0
-    added = files.add(target, made.rows)
+    texts = {document.document_id: document.text for document in documents}
+    added = files.add(target, [files.with_quotes(row, texts.__getitem__) for row in made.rows])
     if config.queries is None and output is None:
         files.name_in_corpus_file(file, target)
     seconds = time.perf_counter() - started

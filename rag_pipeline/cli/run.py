@@ -15,17 +15,15 @@ from rag_pipeline.cli.console import (
     console,
     counted,
     errors,
-    indented,
     outside_capture,
     progress_bar,
     say,
     set_verbose,
     show_next,
     tell,
-    visible,
 )
 from rag_pipeline.cli.costs import keep_outcome
-from rag_pipeline.cli.documents import coverage, refusals
+from rag_pipeline.cli.documents import coverage, refusals, show_list, show_lost_queries
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.live import Live
@@ -34,8 +32,6 @@ from rag_pipeline.cli.tables import show_leaderboard
 from rag_pipeline.config import CorpusConfig, ExtractiveAnswers, load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.results import QUERIES
-from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
 from rag_pipeline.pipeline.driver import Done
 from rag_pipeline.pipeline.dry_run import START, RunPlan, keep_durations
@@ -45,8 +41,6 @@ from rag_pipeline.pipeline.template import check_target, write_file
 from rag_pipeline.release.holds import kept_release
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
-
-_MOST_PROBLEMS = 5
 
 
 def run_corpus(
@@ -189,30 +183,10 @@ def _show_problems(workspace: Workspace) -> None:
         ("with doubtful text (`rag show` prints it)", text_warnings(workspace)),
     ):
         if problems:
-            _list(f"{counted(len(problems), 'document')} {told}", problems)
+            show_list(f"{counted(len(problems), 'document')} {told}", problems)
     for line in filter(None, (code_warning(workspace), *window_warnings(workspace))):
         tell(f"[yellow]{escape(line)}[/yellow]")
-    same: dict[str, list[str]] = {}
-    for problem in QUERIES.note(workspace).get("problems", []):
-        query, _, told = problem.partition(": gold_spans.")
-        same.setdefault(told.partition(": ")[2], []).append(query)
-    told_once = [
-        f"{queries[0]}{f' and {more:,} more' if (more := len(queries) - 1) else ''}: {told}"
-        for told, queries in same.items()
-    ]
-    if lost := left_out(workspace):
-        _list(lost, told_once)
-        config = workspace.config
-        drop = rag("questions", "drop", file=config.file, corpus=config.corpus)
-        say(f"  to drop them: {command(drop)}")
-
-
-def _list(heading: str, problems: Sequence[str]) -> None:
-    tell(f"[yellow]{heading}:[/yellow]")
-    for problem in problems[:_MOST_PROBLEMS]:
-        tell(indented(visible(problem), "  "))
-    if len(problems) > _MOST_PROBLEMS:
-        console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
+    show_lost_queries(workspace)
 
 
 def _show_next(config: CorpusConfig, file: Path, search: bool) -> None:

@@ -16,7 +16,7 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.store.states import read_once
 from rag_pipeline.workspace import Workspace
 
-QUERIES_VERSION = 1
+QUERIES_VERSION = 2
 """A version to increase when the same file and documents give other queries or gold spans."""
 
 

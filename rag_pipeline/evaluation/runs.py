@@ -6,7 +6,7 @@ The note has a hash of the run's inputs. A run is current until an input changes
 import json
 import statistics
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -57,14 +57,20 @@ def answered_queries(workspace: Workspace, configuration: str) -> list[Query]:
 
 def count_left_out(workspace: Workspace) -> int:
     """Return the number of queries that are left out because of one or more problems."""
-    problems = QUERIES.note(workspace).get("problems", [])
-    return len({problem.split(": gold_spans.", 1)[0] for problem in problems})
+    return _count_lost(QUERIES.note(workspace))
 
 
-def left_out(workspace: Workspace) -> str:
-    """Return a sentence with the number of queries that are left out, or "" if none is."""
-    note, lost = QUERIES.note(workspace), count_left_out(workspace)
-    if not lost or "read" not in note:
+def _count_lost(note: Mapping[str, Any]) -> int:
+    return len({problem.split(": gold_spans.", 1)[0] for problem in note.get("problems", [])})
+
+
+def left_out(workspace: Workspace, note: Mapping[str, Any] | None = None) -> str:
+    """Return a sentence with the number of queries that are left out, or "" if none is.
+
+    `note` has the `problems` and the number `read` of other queries than those of the last run.
+    """
+    note = QUERIES.note(workspace) if note is None else note
+    if not (lost := _count_lost(note)) or "read" not in note:
         return ""
     few = "; the measurements say little about them" if 2 * lost > note["read"] else ""
     return (

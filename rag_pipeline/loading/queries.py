@@ -76,10 +76,10 @@ class _Record(BaseModel):
 
 
 class SpanRecord(_Record):
-    """A gold span, given by offsets, by a quote, or by both if they agree.
+    """A gold span, given by offsets, by a quote, or by both: the quote nearest to the offsets.
 
-    Without offsets and quote, the whole document is gold. `grade` (from 1) is the relevance of the
-    span.
+    An edit of the document moves a quote, or removes it. Without offsets and quote, the whole
+    document is gold. `grade` (from 1) is the relevance of the span.
     """
 
     document_id: Identifier
@@ -258,16 +258,15 @@ def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | str | None:
         return None
     if span.start is None or span.end is None:
         return _resolve_quote(span.document_id, quote or "", document)
+    if quote is not None and text[span.start : span.end] != quote:
+        start = span.start
+        if not (places := document.find(quote)):
+            there = f"{span.start}-{span.end} is now {_shown(text[span.start : span.end])}"
+            return f"{name} does not hold {_shown(quote)}; {there}, so the answer may have changed"
+        return GoldSpan(span.document_id, *min(places, key=lambda place: abs(place[0] - start)))
     if span.end > len(text):
         outside = f"{span.start}-{span.end} lies outside {name}, which has {len(text)} characters"
         return f"{outside}; correct start and end, counted in Unicode code points"
-    if quote is not None and (span.start, span.end) not in document.find(quote):
-        found, fix = _resolve_quote(span.document_id, quote, document), ""
-        if isinstance(found, GoldSpan):
-            fix = f"the quote is at {found.start}-{found.end}"
-        fix = fix or "correct start and end or the quote"
-        there = f"{span.start}-{span.end} of {name} is {_shown(text[span.start : span.end])}"
-        return f"{there}, not the quote {_shown(quote)}; {fix}"
     return GoldSpan(span.document_id, span.start, span.end)
 
 

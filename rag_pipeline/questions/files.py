@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
@@ -41,6 +41,14 @@ def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
         gap = "\n" if before and not before.endswith("\n") else ""
         replace_text(path, before + gap + "".join(_line(row) for row in new))
     return len(new)
+
+
+def with_quotes(row: dict[str, Any], text_of: Callable[[str], str]) -> dict[str, Any]:
+    """Return a row with the text of each gold span, which reveals a later edit of a document."""
+    spans = row["gold_spans"]
+    texts = [text_of(s["document_id"])[s["start"] : s["end"]] for s in spans]
+    quoted = [{**s, "quote": text} for s, text in zip(spans, texts, strict=True)]
+    return {**row, "gold_spans": quoted}
 
 
 def without_synthetic(path: Path) -> int:

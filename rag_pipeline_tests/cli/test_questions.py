@@ -54,6 +54,18 @@ def test_from_documents_alone_to_a_leaderboard(documents: Path) -> None:
         assert told in shown
         assert f"of {len(rows)} questions (" in shown
 
+    # A quote moves with its text. A question whose text was edited is left out and named.
+    about = [{span.document_id for span in row.gold_spans} for row in rows]
+    assert {"nda/cedar.txt"} in about and {"policy/leave.md"} in about
+    edited = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
+    moved = "# New heading\n\n" + DOCUMENTS["policy/leave.md"]
+    write_documents(documents / "docs", {"nda/cedar.txt": edited, "policy/leave.md": moved})
+    planned = rag("plan").out
+    (lost,) = [row.query_id for row in rows if "two (2)" in (row.gold_spans[0].quote or "")]
+    assert f"1 of {len(rows)} queries is left out, because their gold is not in" in planned
+    assert f"query {lost}: " in planned and '"nda/cedar.txt" does not hold "' in planned
+    assert "to make such questions again: rag questions\n" in planned
+
 
 def test_questions_of_people_are_not_mixed_with_others_unasked(here: Path) -> None:
     write_corpus(here)

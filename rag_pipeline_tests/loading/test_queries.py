@@ -199,6 +199,13 @@ def test_a_quote_with_offsets_may_differ_in_typography() -> None:
     assert found == ([GoldSpan("x", 4, 14)], [])
 
 
+def test_a_quote_with_offsets_follows_an_edit_of_its_document() -> None:
+    edited = "New. Fee: 5 €. Fee: 5 €."
+    for before, now in ((0, 5), (9, 5), (12, 15), (40, 15)):
+        found = resolved(edited, start=before, end=before + 8, quote="Fee: 5 €")
+        assert found == ([GoldSpan("x", now, now + 8)], [])
+
+
 @pytest.mark.parametrize(
     ("wanted", "meant"),
     [
