@@ -35,6 +35,7 @@ from rag_pipeline.answering.sentences import (
     spaced,
     spans_of,
 )
+from rag_pipeline.chunking.sentences import hard_breaks
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import Answer, Citation, SearchResult, Weights
@@ -121,7 +122,12 @@ class Ranked(NamedTuple):
         text, at = first.chunk.text, first.start - first.chunk.start
         start = text.rfind("\n\n", 0, at) + 2 if "\n\n" in text[:at] else 0
         end = text.find("\n\n", at + len(first.text))
-        whole = text[start : end if end >= 0 else len(text)].rstrip()
+        end = end if end >= 0 else len(text)
+        # Lines of a scan or a list that are shorter than the others are no prose.
+        for cut in [start + line for line in hard_breaks(text[start:end])]:
+            start = cut if cut <= at else start
+            end = min(end, cut) if cut >= at + len(first.text) else end
+        whole = text[start:end].rstrip()
         if len(whole) > _LONGEST_PARAGRAPH or re.search(r"(?m)^\s*[|#*-]", whole):
             return self
         longer = replace(first, start=first.chunk.start + start, text=whole)

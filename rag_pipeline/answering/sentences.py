@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile, zip_longest
+from itertools import pairwise, takewhile, zip_longest
 
 from rag_pipeline.chunking.sentences import LIST_ITEM, sentence_spans
 from rag_pipeline.datamodels import ScoredChunk, Span
@@ -35,6 +35,9 @@ _ASKS_FOR_MAIL = re.compile(
 )
 _ROW = re.compile(r'(?:"[^"]*"|[^\r\n])+')
 """A row of a CSV file. A quoted field may hold line ends."""
+_OBJECT = re.compile(r'\{(?:"(?:[^"\\]|\\.)*"|[^{}"])*\}')
+"""A JSON object that holds no other object."""
+_LONGEST_OBJECT = 300
 _COLUMNS = "columns: "
 """Stands in a chunk's context before the names of the columns of a table that began above it."""
 _LONGEST_RULE = 300
@@ -81,8 +84,8 @@ class Sentence:
 
     @property
     def is_row(self) -> bool:
-        """Return whether the sentence is a row of a table."""
-        return _is_separated(self.chunk) or self.text.startswith("|")
+        """Return whether the sentence is a row of a table, or an object of a JSON file."""
+        return _is_separated(self.chunk) or self.text.startswith(("|", "{"))
 
     @property
     def _head(self) -> str:
@@ -143,10 +146,17 @@ def is_address(query: str, document_id: str, text: str) -> bool:
 def spans_of(chunk: ScoredChunk) -> list[Span]:
     """Return the spans of a chunk's sentences, or of the rows of a CSV or TSV file.
 
-    A sentence has the list below it and the bold lead-in before it. A heading is one sentence.
+    A short object of a JSON file is one sentence. A sentence has the list below it and the bold
+    lead-in before it. A heading is one sentence.
     """
     if _is_separated(chunk):
         return [row.span() for row in _ROW.finditer(chunk.text) if row[0].strip()]
+    if chunk.document_id.casefold().endswith(".json"):
+        found = (o.span() for o in _OBJECT.finditer(chunk.text) if len(o[0]) <= _LONGEST_OBJECT)
+        cuts = [cut for span in found for cut in span]
+        if cuts:
+            parts = pairwise([0, *cuts, len(chunk.text)])
+            return [(s, e) for s, e in parts if any(map(str.isalnum, chunk.text[s:e]))]
     return _spans_of(chunk.text)
 
 

@@ -1,5 +1,6 @@
 """Define the assistant's answer with its sources and the trace of its steps, and cache answers."""
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -131,6 +132,7 @@ def cited(
 def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: DocumentOf) -> str:
     """Return the answer's text with the column's name before each cell of a quoted table row.
 
+    A quoted JSON object is given by its fields.
     A quote of the column names is left out, and its number follows each row of the table. If other
     tables of the document have the same columns, the heading above the table comes first.
     """
@@ -140,6 +142,10 @@ def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: Doc
     documents = {c.document_id: read(of_chunk[c.chunk_id]) for c in quoted}
     tables = [(n, t) for n, d in documents.items() if d for t in tables_of(d)]
     heads = Counter((n, t.head.cells) for n, t in tables if t.head)
+    for citation in quoted:
+        if said := _fields(citation.text):
+            for quote in _quotes(citation):
+                text = text.replace(quote, f"“{said}” [{citation.number}]")
     for name, table in tables:
         rows = [(row, c) for row in table.rows if (c := cited.get((name, row.start, row.end)))]
         if table.head is None or not rows:
@@ -157,6 +163,17 @@ def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: Doc
                 told = f"“{' · '.join([*heading, *cells])}” [{citation.number}]{mark}"
                 text = text.replace(quote, told)
     return text
+
+
+def _fields(text: str) -> str:
+    """Return the fields of a JSON object as `name: value`, or "" for another text."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(record, dict):
+        return ""
+    return " · ".join(f"{name}: {value}" for name, value in record.items() if value is not None)
 
 
 def _quotes(citation: Citation) -> Iterator[str]:

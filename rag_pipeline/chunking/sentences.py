@@ -107,12 +107,13 @@ def sentence_spans(text: str) -> list[Span]:
     """
     return [
         sentence
-        for start, end in pieces_between(text, 0, len(text), _hard_breaks(text))
+        for start, end in pieces_between(text, 0, len(text), hard_breaks(text))
         for sentence in pieces_between(text, start, end, sentence_ends(text, start, end))
     ]
 
 
-def _hard_breaks(text: str) -> Iterator[int]:
+def hard_breaks(text: str) -> Iterator[int]:
+    """Yield the offset after each line end that ends a sentence, in ascending order."""
     at = 0
     paragraph: list[str] = []
     for line in [*text.splitlines(keepends=True), ""]:

@@ -308,3 +308,13 @@ def test_equal_sentences_of_a_document_are_quoted_once():
             settings = {"confidence": 0.0, "sentences": most}
             quoted = answer("When is the oven hot?", copies, weights, **settings).citations
             assert [c.document_id for c in quoted] == ["a", "b"]
+
+
+def test_an_object_of_a_json_file_is_one_sentence():
+    text = '{"site": "Ulm", "people": [{"name": "A}"}, {"name": "B", "phone": "41. 2"}]}'
+    chunk = ScoredChunk("a.json#0", "a.json", 0, len(text), text, 1.0)
+    assert [text[start:end] for start, end in spans_of(chunk)] == [
+        '{"site": "Ulm", "people": [', '{"name": "A}"}', '{"name": "B", "phone": "41. 2"}',
+    ]  # fmt: skip
+    long = replace(chunk, text='{"a": "' + "x" * 300 + '"}')
+    assert spans_of(long) == [(0, 309)], "no object is short"

@@ -56,6 +56,10 @@ def test_a_choice_between_two_names_quotes_each_from_its_own_document():
 def test_a_short_paragraph_is_quoted_whole_where_another_model_found_it():
     text = "# Leave\n\nAll get ten days off.\nCooks get twelve days off.\n\nThe deck is swept."
     assert "Cooks get twelve" in answered("How many days off are there?", text).citations[0].text
+    prose = "Orca may fish with two nets in the whole bay until the end of May."
+    permit = f"HARBOUR OFFICE\n{prose}\nPaid in Ulm by card.\nDesk 4."
+    (quote, *_) = answered("How many nets may Orca fish with?", permit).citations
+    assert quote.text == f"{prose}\nPaid in Ulm by card.", "short lines are no prose"
 
 
 @pytest.mark.parametrize(("old", "new"), [("2022", "2025"), ("v1", "v2")])

@@ -41,6 +41,14 @@ def test_a_quoted_row_names_its_columns_once():
     assert with_column_names(head_alone, passages, read) == head_alone.text
 
 
+def test_an_object_of_a_json_file_is_told_by_its_fields():
+    text = '[{"name": "Ada", "phone": null, "desk": 4}, [5]]'
+    for said, shown in ((text[1:42], "name: Ada · desk: 4"), ("[5]", "[5]")):
+        one = answered(text, said)
+        told = with_column_names(one, [scored("a", text, 1.0)], lambda _: None)
+        assert told == f"MOT due: 1 May\n“{shown}” [1]"
+
+
 def test_a_row_names_its_sheet_if_others_have_the_same_columns():
     table = "| Vehicle | Due |\n|---|---|\n| {} | May |\n"
     text = f"# Fleet\n\n## Ulm\n\n{table.format('Bus')}\n## Kiel\n\n{table.format('Van')}"
