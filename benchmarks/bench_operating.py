@@ -236,8 +236,12 @@ def gate_cell(
             own, served, METRICS[:number], Gate(), groups_of(documents), spent(1)
         )
         refused += any(m.outcome in REFUSED for m in metrics.values())
-        stated += [float(x) for x in re.findall(r"a loss of ([\d.]+) would", " ".join(reasons))]
+        stated += stated_losses(reasons)
     return refused / draws, float(np.mean(stated)) if stated else 1.0
+
+
+def stated_losses(reasons: Sequence[str]) -> list[float]:
+    return [float(x) for x in re.findall(r"show a loss of ([\d.]+) in 9", " ".join(reasons))]
 
 
 def ratchet(draws: int) -> None:
@@ -246,22 +250,46 @@ def ratchet(draws: int) -> None:
     histories = max(5, draws // 20)
     heading(
         "questions",
+        "margin",
         "lost: mean",
         "highest",
+        "mean in margins",
+        "above 2 margins",
         f"without a reference ({NIGHTS // 10} nights)",
         "false refusals",
     )
     for n, a_document in ((71, 0), (200, 0), (400, 0), (200, A_DOCUMENT), (400, A_DOCUMENT)):
         documents = in_documents(n, a_document) if a_document else None
         rng = np.random.default_rng(n + a_document)
+        margin = float(np.mean([margin_of(rng, n, documents) for _ in range(50)]))
         lost = [history(rng, n, documents, NIGHTS) for _ in range(histories)]
         before = [
             history(rng, n, documents, NIGHTS // 10, False) for _ in range(max(2, histories // 4))
         ]
         false = [false_refusal(rng, n, documents) for _ in range(3 * histories)]
         of = f" of {n // a_document} documents" if a_document else ""
-        figures = [f"{100 * x:.1f} points" for x in (np.mean(lost), np.max(lost), np.mean(before))]
-        row(f"{n}{of}", *figures, percent(float(np.mean(false))))
+        own, *figures = (
+            f"{100 * x:.1f} points" for x in (margin, np.mean(lost), np.max(lost), np.mean(before))
+        )
+        above = percent(float(np.mean(np.array(lost) > 2 * margin)))
+        in_margins = f"{np.mean(lost) / margin:.1f}"
+        row(
+            f"{n}{of}",
+            own,
+            *figures[:2],
+            in_margins,
+            above,
+            figures[2],
+            percent(float(np.mean(false))),
+        )
+
+
+def margin_of(rng: np.random.Generator, n: int, documents: npt.NDArray[np.int64] | None) -> float:
+    """Return `gate.margin`, or the loss that the gate says it would see if that is larger."""
+    common, groups = difficulty(rng, (n,), documents), groups_of(documents)
+    own, served = (night(rng, common, 0.9, documents) for _ in range(2))
+    _, reasons = compare_scores(own, served, METRICS[:1], Gate(), groups, spent(1))
+    return max(Gate().margin, *stated_losses(reasons))
 
 
 def night(

@@ -18,6 +18,8 @@ from rag_pipeline.workspace import Workspace
 
 _FILE = "gate/reference.json"
 _LONGEST = timedelta(days=365)
+_DECAY = 0.5
+"""Small losses add up slowly, so much of the allowed error must be left after many nights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +70,10 @@ def reference_of(workspace: Workspace, served: str, number: int) -> ReferenceRel
         age = datetime.now(UTC) - datetime.fromisoformat(kept.since)
         # If the reference is newer than the served release, it was rolled back.
         if pinned or (age < _LONGEST and kept.release_id <= served):
-            # If the record of refused builds was lost, the comparisons are counted from here on.
-            return replace(kept, first=min(kept.first, number))
+            # If the record of refused builds was lost, the comparisons are counted from here on. A
+            # rollback to the reference undoes the drift.
+            drifted = kept.drifted and kept.release_id != served
+            return replace(kept, first=min(kept.first, number), drifted=drifted)
     return new_reference(pinned or served, number)
 
 
@@ -111,7 +115,7 @@ def compare_with_reference(
     metrics share this error (Bonferroni). `number` is the number of this comparison.
     """
     measured = {m: g for m in metrics if len(g := gains_of(own, scores, m)) > 1}
-    alpha = spent(max(1, number - reference.first + 1)) / max(1, len(measured))
+    alpha = spent(max(1, number - reference.first + 1), _DECAY) / max(1, len(measured))
     lost, shown, better = [], [], False
     for metric, gains in measured.items():
         values, of_query = list(gains.values()), group_names(gains, groups)

@@ -44,14 +44,15 @@ class MetricComparison:
     """Number of pairs in which the worst value replaces a missing value of the candidate."""
 
 
-def spent(comparison_number: int) -> float:
+def spent(comparison_number: int, decay: float = 1.0) -> float:
     """Return the allowed error of the n-th comparison with a release, counted from n = 1.
 
-    The error is 0.05 / (n (n + 1)). The sum over all comparisons is at most 0.05, so repeated
-    comparisons on the same questions can't force a verdict. Source: alpha spending (Lan and DeMets,
-    1983).
+    The error is 0.05 (1 / n^decay - 1 / (n + 1)^decay). The sum over all comparisons is at most
+    0.05, so repeated comparisons on the same questions can't force a verdict. A lower decay keeps
+    more error for later comparisons. Source: alpha spending (Lan and DeMets, 1983).
     """
-    return ALPHA / (comparison_number * (comparison_number + 1))
+    n = comparison_number
+    return float(ALPHA * (n**-decay - (n + 1) ** -decay))
 
 
 def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Outcome, str]:

@@ -48,7 +48,8 @@ def test_small_losses_of_each_night_do_not_add_up(tmp_path):
     """Each build loses 3 of 400 questions more (0.75 points) than the one before.
 
     k losses alone have a mean of k / 400 and an error of about √k / 400, so t is about √k. The
-    fifth comparison spends 0.05 / 30 (t = 2.96): 15 losses are more, and 3.75 points.
+    fifth comparison spends 0.05 (1 / √5 - 1 / √6) = 0.0019 (t = 2.9): 15 losses are more, and
+    3.75 points.
     """
     workspace = corpus(tmp_path)
     number = 1
@@ -66,6 +67,8 @@ def test_small_losses_of_each_night_do_not_add_up(tmp_path):
     lower = try_release(workspace, number, 1)
     assert not lower.allowed
     assert "refused: lower, and an earlier build was worse" in lower.reasons[-1]
+    first = Reference(release_number(1), "default", kept_scores(workspace, release_number(1)))
+    assert decide(workspace, "default", first).allowed, "after a rollback nothing has drifted"
     assert try_release(workspace, number, 0).allowed
 
 

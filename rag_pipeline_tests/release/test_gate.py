@@ -184,8 +184,11 @@ def test_fewer_than_the_minimum_queries_are_refused(tmp_path):
 
 
 def test_all_comparisons_together_spend_5_percent():
+    """The n-th may spend 0.05 / n(n + 1). With a decay of 0.5, the first 99 leave a tenth."""
     assert spent(1) == pytest.approx(0.025)
     assert sum(spent(look) for look in range(1, 10_000)) == pytest.approx(0.05, abs=1e-5)
+    assert spent(3, 0.5) == pytest.approx(0.05 * (0.57735 - 0.5), abs=1e-6)
+    assert sum(spent(look, 0.5) for look in range(1, 100)) == pytest.approx(0.045)
 
 
 def test_configurations_are_compared_on_common_queries():
