@@ -152,7 +152,7 @@ def _structured(
         if is_better or (is_single and asks_for_extreme(question)):
             return _table_answer(question, every, ranked, document_of)
     listed = _list(question, words, ranked, documents, best)
-    if rows and rows[0].covered >= _least(rows[0], chunks[0], words, best):
+    if rows and rows[0].covered >= _least(rows[0], chunks[0], best):
         return _table_answer(question, rows, ranked, document_of)
     if every and every[0].chunk.document_id == chunks[0].document_id:
         return _table_answer(question, every, ranked, document_of)
@@ -212,28 +212,13 @@ def _list_by_meaning(
     return max(likely, key=itemgetter(0), default=(0.0, None))[1]
 
 
-def _is_named(rows: Sequence[Found], words: Words) -> bool:
-    """Return whether the question names all words of a cell."""
-    return any(words.covers(cell) == 1 for one in rows for row in one.rows for cell in row.cells)
-
-
-def _least(found: Found, first: ScoredChunk, words: Words, best: float) -> float:
+def _least(found: Found, first: ScoredChunk, best: float) -> float:
     """Return the least weight of the question's words that rows need to answer.
 
-    Rows need few words under two conditions. The question names all words of a cell, and the best
-    chunk is mostly a table of the same document. Rows of another document than the best chunk's
-    need more words than the best sentence.
+    Rows of another document than the best chunk's need more words than the best sentence.
     """
-    if first.document_id != found.chunk.document_id:
-        return max(_LEAST_COVERED, best + _MARGIN)
-    lines = [line for line in first.text.splitlines() if line.strip()]
-    rows = sum(line.lstrip().startswith("|") for line in lines)
-    is_of_tables = first.document_id == found.chunk.document_id and 2 * rows > len(lines)
-    return (
-        _LEAST_COVERED
-        if is_of_tables and _is_named([found], words)
-        else max(_LEAST_COVERED, best - _MARGIN)
-    )
+    is_same = first.document_id == found.chunk.document_id
+    return max(_LEAST_COVERED, best - _MARGIN if is_same else best + _MARGIN)
 
 
 def _list(
