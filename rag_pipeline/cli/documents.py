@@ -28,6 +28,7 @@ from rag_pipeline.evaluation.results import QUERIES
 from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.indexing import read_documents, text_quality, warnings_of
 from rag_pipeline.loading.archives import is_archive
+from rag_pipeline.loading.folder import matcher
 from rag_pipeline.loading.mails import is_mail
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.pipeline.planning import steps
@@ -111,7 +112,7 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
     workspace = Workspace(load_config(file))
     document = next(iter(read_documents(workspace, [document_id])), None)
     if document is None:
-        raise InputError(_unknown(workspace, document_id))
+        raise InputError(unknown_document(workspace, document_id))
     text = document.text if page is None else _page(document, page)
     doubts, indexed = warnings_of(document.metadata), find_copies(workspace).get(document_id)
     if as_json:
@@ -146,13 +147,19 @@ def _page(document: Document, page: int) -> str:
     return "".join(document.text[start:end] for start, end, box in pieces if box.page == page)
 
 
-def _unknown(workspace: Workspace, document_id: str) -> str:
+def unknown_document(workspace: Workspace, document_id: str) -> str:
+    """Return the reason why a document is not loaded, or "" if it is loaded."""
+    if document_id in (known := list(workspace.documents().state())):
+        return ""
     reasons = {r.document_id: r.reason for r in refusals(workspace)}
     path = f"/{document_id}"  # perhaps longer than an id, or a part of one
     meant = (i for i in reasons if path.endswith(f"/{i}") or f"/{i}".endswith(path))
     if refused := min(meant, key=lambda i: i != document_id, default=None):
         return f"{refused!r} is in quarantine: {reasons[refused]}"
-    known = list(workspace.documents().state())
+    for pattern in workspace.config.documents.exclude:
+        if matcher(pattern, hidden=True)(document_id):
+            where = f"documents.exclude in {workspace.config.where}"
+            return f"{document_id!r} is left out by {pattern!r} of {where}"
     near = did_you_mean(document_id, [*known, *reasons])
     return f"no document {document_id!r} among the {len(known):,} loaded documents{near}"
 

@@ -18,7 +18,7 @@ from rag_pipeline.pipeline.planning import DOCUMENTS, FileChanges, Step, changed
 from rag_pipeline.release.candidate import CHOSEN
 
 _SHARED_WORDS = (
-    ("documents_dropped", "dropped"),
+    ("documents_dropped", "removed"),
     ("documents_quarantined", "quarantined"),
     ("documents_failed", "failed"),
     ("documents_longer_than_window", "longer than the model's window"),
@@ -131,7 +131,8 @@ def changed_lines(changes: FileChanges) -> Iterator[str]:
     for word, names in {**changes._asdict(), "read_again": (), **again}.items():
         if names:
             rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-            yield f"{word} ({len(names):,}): {', '.join(map(visible, names[:_NAMED]))}{rest}"
+            told = f"{', '.join(map(visible, names[:_NAMED]))}{rest}"
+            yield f"{word.replace('_', ' ')} ({len(names):,}): {told}"
 
 
 def _line(name: str, finished: Sequence[Done]) -> str:

@@ -63,8 +63,8 @@ from rag_pipeline.release.holds import kept_release
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
-_BUSY = 1.25
-"""Slowdown by other programs (a factor) above which a plan also shows the time without them."""
+_BUSY = 2.0
+"""Slowdown by other programs (a factor) above which a plan says that a run takes longer."""
 _LONG = 10.0
 """Minimum seconds for a row of its own, for a stage without documents and calls."""
 _ACTIVITIES = {name: asset.activity for name, asset in ASSETS.items()}
@@ -338,8 +338,7 @@ def totals(found: Sequence[PlannedStep], start: float, load: float) -> list[str]
         time = duration(seconds).rstrip("+")
         more = ", and the replies of remote models" if None in seconds else ""
         if load > _BUSY:
-            least = duration([s and s / load for s in seconds]).rstrip("+")
-            more += f"; about {least} without the other programs that slow this machine down"
+            more += "; longer now, because other programs use this machine"
         lines.append(f"Time: about {time}{more}.")
     return lines
 

@@ -208,7 +208,7 @@ def show_example(corpus: Corpus, file: Path, questions: Sequence[str]) -> None:
     """Print the first question that has an answer, with the answer. If none has, print nothing."""
     from rag_pipeline.assistant import open_assistant
 
-    for question in questions:
+    for question in sorted(questions, key=lambda one: "'" in one):  # which a shell must escape
         answer = open_assistant([corpus]).ask(question)
         if answer.answered:
             say(command(rag("ask", question, file=file, corpus=corpus.name)))

@@ -61,9 +61,9 @@ def code_warning(workspace: Workspace) -> str:
 
 
 def window_warnings(workspace: Workspace) -> list[str]:
-    """Return a line for each chunking and embedding whose sampled chunks exceed the window.
+    """Return a line for each chunking and embedding if over 1 % of its chunks exceed the window.
 
-    Chunkings with `max_tokens` are skipped.
+    A sample of the chunks is counted. Chunkings with `max_tokens` are skipped.
     """
     config = workspace.config
     found = []
@@ -79,7 +79,7 @@ def window_warnings(workspace: Workspace) -> list[str]:
         starts = config.located(config.embeddings[name]).token_starts
         # A token has at least one character.
         long = sum(len(text) > reads and len(starts(text)) > reads for text in texts)
-        if long:
+        if 100 * long > len(texts):
             found.append(
                 f"{chunking}: {long:,} of {len(texts):,} sampled chunks have more than the {reads} "
                 f"tokens that {name} reads; the vectors omit the rest. Set max_tokens: "

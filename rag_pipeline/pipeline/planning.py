@@ -7,7 +7,9 @@ from typing import NamedTuple
 from rag_pipeline import indexing
 from rag_pipeline.config import CorpusConfig, Key, fingerprint
 from rag_pipeline.errors import UnexpectedError, blaming
+from rag_pipeline.evaluation.runs import pinned_of
 from rag_pipeline.indexing import MADE_OTHERWISE, Plan
+from rag_pipeline.loading.folder import matcher
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
 from rag_pipeline.release.candidate import why_stale
@@ -174,7 +176,11 @@ class FileChanges(NamedTuple):
     added: list[str]
     renamed: list[str]
     """Pairs of ids with the same content, as `old -> new`."""
+    no_longer_copies: list[str]
+    """Documents that were not indexed before, because another document had the same text."""
     deleted: list[str]
+    excluded: list[str]
+    """Documents that a pattern of `documents.exclude` leaves out now."""
     unreadable: list[str]
     """Documents in quarantine that an earlier build holds."""
     read_again: Mapping[str, list[str]]
@@ -210,9 +216,29 @@ def changed_files(workspace: Workspace) -> FileChanges:
             del deleted[old]
     refused = workspace.quarantine("documents").state().keys() & deleted.keys()
     gone_now = sorted(deleted.keys() - refused)
+    is_excluded = matcher(*workspace.config.documents.exclude, hidden=True)
+    left_out = [*filter(is_excluded, gone_now)]
+    once = {d for d in added if d in _loaded_before(workspace)}
     again = indexing.read_again(workspace.config, edited)
     changed = sorted(edited.keys() - {name for names in again.values() for name in names})
-    return FileChanges(changed, sorted(added), renamed, gone_now, sorted(refused), again)
+    return FileChanges(
+        edited=changed,
+        added=sorted(added - once),
+        renamed=renamed,
+        no_longer_copies=sorted(once),
+        deleted=[name for name in gone_now if name not in left_out],
+        excluded=left_out,
+        unreadable=sorted(refused),
+        read_again=again,
+    )
+
+
+def _loaded_before(workspace: Workspace) -> Collection[str]:
+    """Return the ids of the documents, with copies, that an earlier run had loaded."""
+    runs = (pinned_of(workspace, name) for name in workspace.config.all_configurations)
+    versions = {run.documents_version for run in runs if run and run.documents_version}
+    documents = workspace.documents()
+    return {d for v in versions if documents.has_version(v) for d in documents.state(v)}
 
 
 @looking()

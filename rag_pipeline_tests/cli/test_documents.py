@@ -13,7 +13,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.indexing import document_rows, read_documents, text_warnings, update_documents
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, refused, said
-from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents, write_file
 
 SAMPLE = Path(__file__).parents[2] / "data/documents/agreements/nda"
 NAME = "Corvanne_Quillmere_MNDA_executed.pdf"
@@ -24,7 +24,9 @@ def read(tmp_path: Path) -> Path:
     """Return a corpus file whose documents are loaded: a PDF of three pages, an empty file."""
     file = write_corpus(tmp_path)
     shutil.copy(SAMPLE / NAME, tmp_path / "documents")
-    write_documents(tmp_path / "documents", {"old/empty.txt": ""})
+    write_documents(tmp_path / "documents", {"old/empty.txt": "", "raw/web.log": "x"})
+    documents = {"path": "documents", "exclude": ["raw/**", "*.tmp"]}
+    file = write_file(tmp_path, documents=documents)
     update_documents(Workspace(load_config(file)))
     return file
 
@@ -54,6 +56,7 @@ def test_a_document_is_shown_whole_or_by_page(read: Path) -> None:
         (("documents/old/empty.txt",), "'old/empty.txt' is in quarantine: empty: 0 bytes"),
         (("empty.txt",), "'old/empty.txt' is in quarantine: empty: 0 bytes"),
         (("old/emty.txt",), "did you mean 'old/empty.txt'?"),
+        (("raw/web.log",), "'raw/web.log' is left out by 'raw/**' of documents.exclude in "),
     ],
 )
 def test_what_cannot_be_shown_is_said(read: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -15,6 +15,7 @@ from rag_pipeline.loading.parsers import PARSER_VERSIONS
 from rag_pipeline.pipeline.driver import drive
 from rag_pipeline.pipeline.dry_run import RunPlan, plan_run, tables
 from rag_pipeline.pipeline.planning import Step, steps
+from rag_pipeline.search.copies import find_copies
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, refused, said
 from rag_pipeline_tests.testing.corpora import (
@@ -165,6 +166,28 @@ def test_what_changed_in_the_documents(tmp_path: Path, built_file: Path, run_all
         if step.row.table:
             assert worked_on == before.stale, step
             assert results[step].metadata["documents_dropped"] == before.orphaned, step
+
+
+def test_a_copy_and_an_excluded_document_are_not_called_added_and_deleted(
+    tmp_path: Path, run_all: Any
+) -> None:
+    copied = {"a/travel.md": DOCUMENTS["policy/travel.md"]}
+    file = write_corpus(tmp_path, configurations=[rule("one")])
+    write_documents(tmp_path / "documents", copied)
+    run_all(file)
+    (indexed,) = set(find_copies(Workspace(load_config(file))).values())
+    (other,) = {"a/travel.md", "policy/travel.md"} - {indexed}
+    (tmp_path / "documents" / indexed).unlink()
+    documents = {"path": "documents", "exclude": ["policy/l*"]}
+    write_file(tmp_path, configurations=[rule("one")], documents=documents)
+    shown = said("plan", file)
+    assert "excluded (1): policy/leave.md\n" in shown
+    assert "added" not in shown and "no longer copies" not in shown
+    assert f"renamed (1): {indexed} -> {other}\n" in shown
+    write_documents(tmp_path / "documents", {indexed: "# Another text\n\nIt is new.\n"})
+    shown = said("plan", file)
+    assert f"no longer copies (1): {other}\n" in shown
+    assert f"edited (1): {indexed}\n" in shown
 
 
 def test_the_documents_that_cost_most_are_named(tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ def test_the_example_is_a_question_that_has_an_answer(
 ) -> None:
     absent, asked = "What colour is the chairman's umbrella?", QUERIES[0][1]
     corpus = Corpus.load(released[0])
-    show_example(corpus, released[0], [absent, asked])
+    assert "'" in QUERIES[2][1], "it would need escapes in a shell"
+    show_example(corpus, released[0], [absent, QUERIES[2][1], asked])
     shown = capsys.readouterr().out
     assert absent not in shown and asked in shown and "[1]" in shown
     show_example(corpus, released[0], [absent])

@@ -43,6 +43,11 @@ def test_chunks_longer_than_the_window_are_reported(tmp_path, chunking, expected
     assert window_warnings(workspace) == [], "nothing is chunked yet"
     index(workspace, "recursive_150")
     assert window_warnings(workspace) == expected
+    # 110 tokens in 1,760 characters, so each paragraph is a chunk.
+    paragraphs = ["confidentiality " * 110] * 99
+    (folder / "short.txt").write_text("\n\n".join(paragraphs))
+    index(workspace, "recursive_150")
+    assert window_warnings(workspace) == [], "1 of 100 chunks is no reason for a change"
 
 
 def test_files_that_no_search_reads_are_named_by_their_words(tmp_path):

@@ -106,7 +106,14 @@ def ask(
     file = _file_of(context, question, corpus, named)
     asked: dict[str, Any] = {"question": question, "document_id": document}
     asked |= {"instructions": instructions, "turns": follow or [], "labels": labels}
-    made = _answered(file, no_server, "ask", asked)
+    try:
+        made = _answered(file, no_server, "ask", asked)
+    except InputError:
+        from rag_pipeline.cli.documents import unknown_document
+
+        if document and (reason := unknown_document(open_corpus(str(file)).workspace, document)):
+            raise InputError(reason) from None
+        raise
     if as_json:
         print_json(made)
         return

