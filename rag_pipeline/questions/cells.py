@@ -33,7 +33,6 @@ _MEASURE = re.compile(
 SHEETS = (".csv", ".tsv", ".xlsx", ".ods")
 """Suffixes of files that hold tables and little other text."""
 _PLACE = re.compile(r"(?:.* )?(?:where|place|location|room|site|building)", re.I)
-"""A head of names of places. A size beside it is not the place's."""
 _UNITS = re.compile(r"units?|uom|einheit(?:en)?", re.I)
 _EACH = re.compile(r"each|ea|pieces?|pcs?|units?|items?|stück|stk|pauschal|flat|total", re.I)
 _DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
@@ -73,10 +72,6 @@ _PERSONAL = re.compile(
     r"start date|room|manager|supervisor|team|title)"
 )
 _CURRENCY = re.compile(r"[€$£]|EUR|Euro|GBP|USD|CHF")
-_FORM = re.compile(
-    r"values?|details?|entry|data|agreed|results?|wert|eintrag|angaben?|inhalt|ergebnis", re.I
-)
-"""Heads of the second column of a form, whose first column holds its fields."""
 _GENDER = (
     (r"zeit|menge|nummer|summe|gebühr|ung|heit|keit|schaft|frist|größe|höhe|farbe|klasse|adresse|"
      r"zahl|miete|fläche|dauer|kategorie|durchwahl|art|stelle|leistung|marke|rate|quote|"
@@ -166,9 +161,10 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
         return
     text = document.text
     language = _language(head, document)
+    # A size beside the name of a place is not the place's.
     if language not in _WORDS or (language == "en" and _PLACE.fullmatch(head[named])):
         return
-    words, of_form = _WORDS[language]
+    words = _WORDS[language]
     often = Counter(name.casefold() for name in columns[named])
     rich = (n for n, column in enumerate(columns) if len({*column}) > len(column) / 3)
     asked = [n for n in rich if n != named and not _DULL.fullmatch(head[n])]
@@ -182,8 +178,6 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
         for column in (asked * 2)[turn % len(asked) :][: len(asked)]:
             said = columns[column][number].strip("*_` ")
             question = words(head[column], name, said, is_person, unit)
-            if len(head) == 2 and _FORM.fullmatch(head[1]):
-                question = of_form.format(name)
             if re.search(r"\w", said) and "![" not in said and len(said) <= _LONGEST and question:
                 yield Cell(body[number], said, question, language)
                 break
@@ -198,7 +192,7 @@ def _is_head(cells: Sequence[str]) -> bool:
 
 
 def _is_name(cell: str) -> bool:
-    plain = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]|!\[", cell)
+    plain = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]|!\[|^/", cell)
     return bool(plain) and len(cell) <= _LONGEST and not (_SUM.fullmatch(cell) or quantities(cell))
 
 
@@ -246,10 +240,9 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
     if re.fullmatch(r"q[1-4]|(?:19|20)\d\d", last) and _NUMBER.fullmatch(said):
         return f"what is the {shown} figure for {called}"
     # "Number" may number the row or count its things, and "In stock (kg)" is no noun.
-    is_odd = re.fullmatch(r"number|no\.?|(?:at|by|from|in|on|per|to) .*", shown)
-    is_noun = (last in _OF | _FOR and not is_odd) or re.fullmatch(
-        r"\w+ (?:date|time|period|level)", shown
-    )
+    if re.fullmatch(r"number|no\.?|(?:at|by|from|in|on|per|to) .*", shown):
+        return ""
+    is_noun = last in _OF | _FOR or re.fullmatch(r"\w+ (?:date|time|period|level)", shown)
     shown += " number" if last in ("phone", "telephone") else ""
     if is_noun or is_person:
         shown += _in_unit(heading, said, unit)
@@ -278,11 +271,7 @@ def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") 
     return f"{asks} {article} {shown}{_in_unit(heading, said, unit)} {of}"
 
 
-_WORDS = {
-    "en": (english, "what is stated under “{}”"),
-    "de": (german, "was steht unter „{}“"),
-}
-"""The question for a cell, and the question for a field of a form, by language."""
+_WORDS = {"en": english, "de": german}
 
 
 def _in_unit(heading: str, said: str, unit: str) -> str:

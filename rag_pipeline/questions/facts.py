@@ -70,8 +70,8 @@ _LIMITED = re.compile(
 )
 """The start of a sentence that limits the sentence before it."""
 _ENTRY = re.compile(
-    r"^(?P<indent>[ \t]*)(?:[-*] )?`{0,2}(?P<names>(?:-\w[^\n,]{0,12}, )?(?P<name>--\w[\w-]{2,30}|"
-    r"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+(?!_)|[A-Z][A-Za-z]{4,}=)[^\s`,]{0,20}"
+    r"^(?P<indent>[ \t]*)(?:[-*] )?`{0,2}(?P<names>(?:-\w[^\n,]{0,12}, )?"
+    r"(?P<name>--\w[\w.-]{1,29}\w|[A-Z][A-Z\d]*(?:_[A-Z\d]+)+(?!_)|SIG[A-Z]+\d?(?:[+-]\d+)?|[A-Z][A-Za-z]{4,}=)[^\s`,]{0,20}"
     r"(?: [^\s`,]{1,20}){0,2})`{0,2}"
     r"(?:\n(?P=indent)[ \t]+|[ \t]{2,}|[ \t]+[-–—][ \t]+|:[ \t]+)"
     r"(?P<text>[^\W\d_]\w* [^\n]+(?:\n(?P=indent)[ \t]{2,}[^\s-][^\n]*)*)"
@@ -79,12 +79,11 @@ _ENTRY = re.compile(
     re.MULTILINE,
 )
 """An entry of a list of options, variables or settings: "-a, --all" and its first paragraph."""
-_COMMON = ("--help", "--version")
 _DEFAULT = re.compile(
     r"(?:\b(?:[Dd]efaults? (?:value )?(?:is|to)|[Dd]efault:|(?:Standard(?:wert)?|Voreinstellung|"
     r"Vorgabe) ist|Standardmäßig) |\([Dd]efault:? )"
     r"(?P<value>(?!the same|wird|werden|sind|ist)[“\"'‘»„]?[\w./*-]+?(?: [\w./*-]+?){0,4}?"
-    r"[”\"'’«“]?)(?=[,;)]| \(|\.?$|\.\s)"
+    r"[”\"'’«“]?)(?!, (?:or|oder|if|falls|unless)\b)(?=[,;)]| \(|\.?$|\.\s)"
 )
 """The statement of a default value in the text of an entry."""
 _TERM = re.compile(
@@ -95,8 +94,7 @@ _TERM = re.compile(
 """A term of a definition list, and its only paragraph."""
 _ASKS = re.compile(
     r"(?!.*\b(?:it|this|these|those|them|they|here|dies\w*|hier)\b)"
-    r"(?:What|Why|How|When|Which|Who|Where|Can|Do|Does|Is|Are|Should|Will|W(?:ie|as|arum|ann|er|o|"
-    r"elche[nrs]?|ozu|oher)|Kann|Muss|Darf|Gibt|Soll|Ist|Sind) (?:\S+ ){2,}\S+\?",
+    r"(?:W\w+|How|Can|Do|Does|Is|Are|Should|Kann|Muss|Darf|Gibt|Soll|Ist|Sind) (?:\S+ ){2,}\S+\?",
     re.IGNORECASE,
 )
 """A heading that is a question by itself."""
@@ -111,8 +109,6 @@ _LED = re.compile(
 )
 """Words before a clause that is a sentence by itself: "However, …", "Each party agrees that …"."""
 _SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
-_CITED = re.compile(r"\d+:\s?\d+|\bpp\.|\bdoi\b", re.IGNORECASE)
-"""Numbers of pages in a list of references."""
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINKS = {*"of the and for in to on a an with by der die das des und für von zur zum".split()}
 READ = ("en", "de")
@@ -150,11 +146,6 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
     def is_small(word: str) -> bool:
         return word in vocabulary and word not in proper
 
-    def shown(title: str) -> str:
-        # A title capitalizes words that the text does not: "Payment Information".
-        is_in_text = all(is_small(w.casefold()) for w in title.split() if not w.islower())
-        return title.lower() if language == "en" and is_in_text else title
-
     is_markdown = next(headings(text), None) is not None
     # A section that ends with code is not whole without it.
     sections = [s for s in sections_of(text, spans) if not _FENCE.match(document.text, s[2])]
@@ -164,13 +155,20 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         if text[begin - 1] == "\n" and (numbering := _NUMBERING.match(text, begin, past)):
             begin = numbering.end()
         asking = head if _ASKS.fullmatch(head) else ""
-        topic, body = asking or shown(head), _STEP.sub("", plain(document.text[begin:past]))
+        is_plain = language == "en" and all(map(is_small, head.lower().split()))
+        topic = head.capitalize() if head.isupper() and is_plain else head
+        body = _STEP.sub("", plain(document.text[begin:past]))
         prose = plain(_INLINE.sub("code", text[begin:past]))
-        # One common word, or capitals beside marked headings, seldom name a topic.
-        is_common = language == "en" and is_markdown and (head.isupper() or is_small(head.lower()))
-        is_alone = often[head] == 1 and (asking or (asks_for(topic) and not is_common))
+        # One common word without a number, or capitals beside marked headings, are no topic.
+        number = rf"{'#+ ' * is_markdown}\d[.):\d]*[*_ \t]+{re.escape(head)}"
+        is_numbered = re.search(number, text[max(0, begin - len(head) - 20) : begin])
+        is_common = is_plain and " " not in head and not is_numbered
+        is_odd = is_common or (is_markdown and head.isupper())
+        is_alone = often[head] == 1 and (asking or (asks_for(topic, language) and not is_odd))
         # A line of capitalized words may be an author, whom the text below does not name.
-        is_titled = language == "en" and re.fullmatch(r"(?:[A-Z][\w.’'-]*\s?){2,4}", topic)
+        is_titled = (
+            language == "en" and not is_plain and re.fullmatch(r"(?:[A-Z][\w.’'-]*\s?){2,4}", topic)
+        )
         if is_alone and is_about(topic if is_titled or not is_marked else "", prose, language):
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), subject=topic, question=asking)
@@ -181,7 +179,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         title = heading_of(text, start, raw)
         if title is not None:
             before = ""
-            heading = shown(title)
+            heading = title
             continue
         is_listed = last.endswith(":") or (is_listed and bool(_ITEM.match(raw)))
         if not _SENTENCE[0] <= end - start <= _SENTENCE[1] or (is_listed and _ITEM.match(raw)):
@@ -266,26 +264,33 @@ def _entries(document: Document, language: str) -> Iterator[StatedFact]:
     text = document.text
     entries, terms = list(_ENTRY.finditer(text)), list(_TERM.finditer(text))
     named = Counter(found["name"] for found in (*entries, *terms))
-    for found in (*entries, *(term for term in terms if asks_for(term["name"]))):
+    topics = (term for term in terms if asks_for(term["name"], language))
+    title = f"{document.title} {document.document_id}".casefold()
+    called = {*re.findall(r"\w{3,}", title)}
+    blocks = [block for block in _CODE.finditer(text) if block["fence"]]
+    for found in (*entries, *topics):
         name, said = found["name"], plain(found["text"])
         is_whole = is_said(said, language) and said[-1] != ":" and not OUTSIDE.search(said)
         if found.re is _TERM and re.search(r"\b[Dd]ies\w* (?!Eigensch|Option|Einst|Funkt)", said):
+            continue
+        # Help that a block of code prints may be of another program.
+        block = next((b[0] for b in blocks if b.start() < found.start() < b.end()), title)
+        if called.isdisjoint(re.findall(r"\w{3,}", block.casefold())):
             continue
         # A further paragraph of the same entry is indented, too.
         more = re.match(r"[ \t]*\n[ \t]*\n[ \t]*(?=[^\s-])", text[found.end() :])
         if more and _indent(text, found.end() + more.end()) > _indent(text, found.start("names")):
             continue
-        if named[name] == 1 and name not in _COMMON and len(said) <= _SENTENCE[1] and is_whole:
+        is_only = named[name] == 1 and len(said) <= _SENTENCE[1]
+        if is_only and is_whole and name not in ("--help", "--version"):
             place = document.document_id, found.start("names"), found.end("text"), said
             name, kind = name.rstrip("="), _KIND_OF.get(name[0], "section")
             yield StatedFact(kind, *place, (0, len(said)), subject=name)
             defaults = list(_DEFAULT.finditer(said))
             if len(defaults) == 1 and kind == "option":
-                asked = f"what is the default of the option {name}"
-                asked = (
-                    f"was ist die Voreinstellung der Option {name}" if language == "de" else asked
-                )
-                yield StatedFact("default", *place, defaults[0].span("value"), question=asked)
+                asked = {"en": "what is the default of", "de": "was ist die Voreinstellung von"}
+                value, question = defaults[0].span("value"), f"{asked[language]} {name}"
+                yield StatedFact("default", *place, value, question=question)
 
 
 def _abbreviations(
@@ -300,8 +305,10 @@ def _abbreviations(
     for start, end in spans:
         sentence = plain(document.text[start:end])
         is_prose = len(sentence.split()) > 5 and len(sentence) <= _SENTENCE[1] and "(" in sentence
-        is_prose = is_prose and is_said(sentence, language)
-        every = list(_SHORT.finditer(sentence)) if is_prose and not _CITED.search(sentence) else []
+        # Numbers of pages are of a list of references.
+        is_cited = re.search(r"\d:\s?\d|\bpp\.|\bdoi\b", sentence, re.IGNORECASE)
+        is_prose = is_prose and not is_cited and is_said(sentence, language)
+        every = list(_SHORT.finditer(sentence)) if is_prose else []
         for said in every if len(every) <= 2 else ():
             if value := _long_form(said):
                 place = document.document_id, start, end, sentence

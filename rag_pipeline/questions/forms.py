@@ -30,7 +30,7 @@ NO_SUBJECT = re.compile(
 CLAUSE_IN = re.compile(
     r"\b(?:who|which|that|whose|where|if|when|unless|because|is|are|was|were|be|been|has|have|had|"
     r"shall|must|will|may|can|should|could|would|might|do|does|did|cannot|agrees?|means|not|than|"
-    r"whether|neither|nor|sometimes|often|always|never|still|also|just|already|then|\w+ly)\b",
+    r"whether|so|neither|nor|sometimes|often|always|never|still|also|just|already|then|\w+ly)\b",
     re.IGNORECASE,
 )
 POINTING = re.compile(
@@ -194,6 +194,7 @@ def _passive(template: str) -> Callable[[re.Match[str]], Asked | None]:
         if not is_subject(found["s"]) or not is_clause(found["rest"]):
             return None
         said = {name: words or "" for name, words in found.groupdict().items()}
+        said["v"] = said["v"].replace("shall", "will")
         question = template.format(**said)
         return Asked("statement", " ".join(question.split()), found.start("o"))
 
@@ -203,9 +204,9 @@ def _passive(template: str) -> Callable[[re.Match[str]], Asked | None]:
 _BE = "is|are|was|were"
 _ASIDE = "(?:[,;] (?:provided|unless|except|but|so|whether|including|in the same) .*)?"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
-    (r"(?P<s>.+?) (?:is|are|shall be|will be) (?P<rest>governed)"
-     r"(?: by,? and (?:\w+ ){1,4}in accordance with,?| by) (?P<o>(?:the )?[Ll]aws?\b.+)",
-     _passive("what law governs {s}")),
+    (rf"(?P<s>.+?) (?P<v>{_BE}|shall|will)(?P<be> be)? (?P<rest>governed)"
+     r"(?: by,? and (?:\w+ ){1,4}in accordance with,?| by) (?P<o>(?!\w+ing\b)\w.+)",
+     _passive("what {v} {s}{be} {rest} by")),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
     (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|was|were|does|do) ?(?:not|"
      r"never) (?P<rest>[a-z][^,;]*?)"

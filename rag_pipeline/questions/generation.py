@@ -34,6 +34,8 @@ _ENTITY: dict[FactKind, str] = {
     "percentage": "PERCENTAGE",
 }
 _SEED = 15
+RULES = 2
+"""The version of the rules, in the metadata of each question."""
 _TRIED = 3
 """Maximum number of wordings of a fact that are tried, with or without its document's name."""
 _SKETCH = 128
@@ -45,6 +47,8 @@ _LISTED: tuple[FactKind, ...] = ("option", "default", "abbreviation", "section")
 """Kinds of facts that some documents list by the hundred, and whose questions are alike."""
 _FEW = 50
 """`_LISTED` kinds fill up to this many questions, or at most a third of more questions."""
+_ALIKE = 0.8
+"""Sentences of a document with more than this Jaccard similarity of words get one question."""
 _ASKED_ALIKE = 3
 """Maximum number of documents about which the same question is asked."""
 _TOPIC = re.compile(r"[^\W\d_][^\d:@]{2,39}")
@@ -52,7 +56,7 @@ _TOPIC = re.compile(r"[^\W\d_][^\d:@]{2,39}")
 _SHORT = 4
 """A question of at most this many words of content may be about the section alone."""
 _QUESTION_WORDS = frozenset(
-    "the who what when within which does must will long often much high time were have".split()
+    "what when within which does must will long often much high time were have".split()
 )
 QuestionRow = dict[str, Any]
 """A row of a queries file (`loading.queries.QueryRecord`)."""
@@ -113,20 +117,21 @@ def make_questions(
 
         facts = list(_in_turns(by_document))
         told, asked = set(), Counter[str]()
+        near: defaultdict[str, list[set[str]]] = defaultdict(list)
         tried = facts[: _MOST_TRIED * wanted]
         for number, fact in enumerate(tried):
             progress(len(documents) + number, len(documents) + len(tried))
             said = fact.kind, fact.question, fact.answer.casefold()
-            place = fact.document_id, fact.start, fact.end
-            is_told = not fact.quantity and (
-                said in told or place in told or asked[fact.question] >= _ASKED_ALIKE
-            )
-            is_listed = fact.kind in _LISTED
-            if is_told or (is_listed and len(listed) >= wanted):
+            words = {*re.findall(r"\w+", fact.sentence.casefold())}
+            others, is_listed = near[fact.document_id], fact.kind in _LISTED
+            is_near = any(len(words & own) > _ALIKE * len(words | own) for own in others)
+            is_told = is_near or said in told or asked[fact.question] >= _ASKED_ALIKE
+            if (is_told and not fact.quantity) or (is_listed and len(listed) >= wanted):
                 certifier.refuse("asked already")
                 continue
             if query := _certified(fact, names[fact.document_id], certifier):
-                told |= {said, place}
+                told.add(said)
+                others.append(words)
                 asked[fact.question] += bool(fact.question)
                 keep(_row(fact, query), listed if is_listed else rows)
             if len(rows) >= wanted:
@@ -189,8 +194,8 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     problem = "no wording"
     is_known = fact.quantity or fact.kind in ("cell", "default")
-    # The document defines an abbreviation, a term or an option once.
-    is_only = fact.kind in ("cell", *_LISTED[:3]) or (fact.kind == "definition" and fact.subject)
+    # The document defines an abbreviation or an option once.
+    is_only = fact.kind in ("cell", *_LISTED[:3])
     answer = fact.answer if is_known else None
     for question in islice(questions_of(fact, random), _TRIED):
         tried = [question] if certifier.is_alone else []
@@ -199,15 +204,13 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
             for name in names
             if re.search(rf"(?<![\w-]){re.escape(_bare(name))}(?![\w-])", question, re.IGNORECASE)
         ]
-        if held and fact.kind == "definition":
-            continue  # The document's name is no term of it.
         if held and fact.kind not in ("cell", "section"):
             tried = [question]
         elif names:
             name = f"{_section_of(question, fact)}{random.choice(names)}"
             tried.append(with_name(question, name, random, fact.language))
         for query in tried:
-            found = certifier.problem(query, fact.gold, answer, bool(is_only))
+            found = certifier.problem(query, fact.gold, answer, is_only)
             if found is None:
                 return query
             problem = found
@@ -224,8 +227,8 @@ def _section_of(question: str, fact: StatedFact) -> str:
 
     Under "Company cards", "the limit for a purchase" is not the limit of all purchases.
     """
-    words = re.findall(r"[^\W\d_]{3,}", question.casefold())
-    heading = re.findall(r"(?!the\b|and\b)[^\W\d_]{3,}", fact.section.casefold())
+    words = re.findall(r"[^\W\d_]{4,}", question.casefold())
+    heading = re.findall(r"[^\W\d_]{4,}", fact.section.casefold())
     is_topic = heading and EMPTY_HEADINGS.isdisjoint(heading) and _TOPIC.fullmatch(fact.section)
     is_odd = NO_SUBJECT.match(fact.section)
     is_asked = {word[:4] for word in words} & {word[:4] for word in heading}
@@ -233,7 +236,7 @@ def _section_of(question: str, fact: StatedFact) -> str:
     is_short = len({*words} - _QUESTION_WORDS) <= _SHORT
     if is_odd or not is_topic or not is_sentence or is_asked or not is_short:
         return ""
-    return f"“{fact.section[:1].upper()}{fact.section[1:]}” of "
+    return f"“{fact.section.capitalize() if fact.section.isupper() else fact.section}” of "
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:
@@ -291,6 +294,7 @@ def made_row(
         "gold_spans": [asdict(span) for span in gold],
         "tags": tags,
         "synthetic": True,
+        "metadata": {"rules": RULES},
     }
     return {**row, "answer": answer} if answer and answer.strip() else row
 

@@ -36,10 +36,11 @@ _RUNNING = re.compile(r"(\S.*?)(\(\w+\))(?:\s.*)?\s\1\2", re.IGNORECASE)
 """The head line of a manual page: "LS(1)   User Commands   LS(1)"."""
 _NO_TITLE = re.compile(
     r"(?:exhibit|annex|appendix|attachment|schedule)\b|\W|\S*\(\w+\)$|.*\b(?:title|name|number|"
-    r"date)$|.*\b(?:click here|journal of)\b",
+    r"date|and|as|for|of|on|the|to|with|in|by|from|or|der|die|das|von|für|und)$|"
+    r".*\b(?:click here|journal of)\b",
     re.IGNORECASE,
 )
-"""A title of an attachment or a journal, a markup character, or a broken head line."""
+"""A title of an attachment or a journal, a markup character, or a broken or cut head line."""
 _NUMBER = re.compile(
     r"^(?:(?:chapter|section|part|kapitel|abschnitt|teil)\s)?(?:[A-Z]\.)?\d+(?:\.\d+)*[.:)]?\s+(?=\D)",
     re.I,

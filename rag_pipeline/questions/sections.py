@@ -21,7 +21,8 @@ _CLAUSE = re.compile(
 """The number and heading of a clause on its first line: "7. Governing Law. This Agreement …"."""
 _ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")
 _MARKS = re.compile(
-    r"\*{1,3}|(?<![\w`])_(?=[^\s_`][^_`\n]*_(?![\w`]))|(?<=[^\s_`])_(?![\w`])|`(?:_{1,2}(?!\w))?"
+    r"```\w*|"
+    r"\*{1,3}|(?<![\w`])_(?=[^\s_`][^_`\n]*_(?![\w`]))|(?<=[^\s_`])_(?![\w`])|`(?:_{1,2}(?!\w))?|\\(?=[_*\[\]])"
 )
 HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t]+)?(.{3,80})")
 _MARKUP = re.compile(
@@ -44,6 +45,7 @@ _NO_TOPIC = re.compile(
 OUTSIDE = re.compile(
     r"\b(?:above|below|following|as follows|foregoing|see|this (?:image|figure|picture|screenshot)|"
     r"folgende\w*|obige\w*|oben|unten|siehe|lesen Sie|TBC|TBD|TODO|"
+    r"(?:this|next|previous|last) chapter|"
     r"(?:table|figure|equation|tabelle|abbildung) \d[\d.]*|(?:describ|discuss|cover|explain|"
     r"introduc|document|present|illustrat|detail)ed (?:\w+ ){0,2}in|beschrieben|erläutert|erklärt|"
     r"(?:this|dieser?s?) (?:section|chapter|document|paper|vignette|page|abschnitt|kapitel|seite|"
@@ -59,8 +61,8 @@ EMPTY_HEADINGS = frozenset(
     "install quick start getting started readme options name bezeichnung beschreibung "
     "signatures signature details about other history changelog changes migrations news "
     "features usage description table of toc index title between and fixed added changed "
-    "removed whereas motivation discussion conclusions concluding final remark remarks "
-    "outlook future work".split()
+    "article section clause removed whereas motivation discussion conclusions concluding final "
+    "remark remarks outlook future work".split()
 )
 
 
@@ -110,9 +112,10 @@ def heading_of(text: str, start: int, raw: str) -> str | None:
     return words if match[1] or is_short else None
 
 
-def asks_for(heading: str) -> bool:
-    """Return whether a heading names a topic that a question may name."""
+def asks_for(heading: str, language: str) -> bool:
+    """Return whether a heading names a topic that a question of this language may name."""
     words = re.findall(r"[^\W\d_]{2,}", heading.casefold())
+    own, other = dictionary(language), dictionary("en" if language == "de" else "de")
     # A short word, such as "Format", seldom names a topic.
     is_short = len(words) < 2 and not re.fullmatch(r"[^\W\d_]{7,}(?<!ed)", heading)
     return not (
@@ -123,6 +126,7 @@ def asks_for(heading: str) -> bool:
         or _NO_TOPIC.search(heading)
         or CLAUSE_IN.search(heading)
         or set(words) <= EMPTY_HEADINGS
+        or any(word in other and word not in own for word in words if len(word) > 2)
     )
 
 

@@ -141,12 +141,10 @@ _NAMED = (
     "In {name}, {lower}?",
 )
 _OF_NAMES = {
-    "de": {
-        "“": "„", "”": "“", "the mail": "der E-Mail", "the table": "der Tabelle",
-        "the file": "der Datei", "“ of ": "“ in ",
-    },
+    "“": "„", "”": "“", "the mail": "der E-Mail", "the table": "der Tabelle",
+    "the file": "der Datei", "“ of ": "“ in ",
 }  # fmt: skip
-"""Parts of names of documents in other languages, in the order in which they are replaced."""
+"""Parts of names of documents in German, in the order in which they are replaced."""
 _GERMAN_VERB = re.compile(
     r"^(?:(?:Innerhalb|Nach) welcher \w+ |(?:Für )?[Ww]ie (?:lang|lange|hoch|oft|viel) |"
     r"Welcher (?:Wert|Betrag) |(?:Bis |Ab |Seit )?[Ww]ann |"
@@ -175,9 +173,9 @@ def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
 def with_name(question: str, name: str, random: Random, language: str = "en") -> str:
     """Return the question with the document's name in it. `random` chooses the form."""
     bare = question.rstrip("?").rstrip()
-    for english, own in _OF_NAMES.get(language, {}).items():
-        name = name.replace(english, own)
     if language == "de":
+        for english, own in _OF_NAMES.items():
+            name = name.replace(english, own)
         if bare.startswith("Was steht "):
             return f"{bare.replace('Was steht ', f'Was steht in {name} ', 1)}?"
         return f"{_GERMAN_VERB.sub(lambda found: f'{found[0]} laut {name}', bare, count=1)}?"
@@ -280,6 +278,8 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         return None
     if fact.kind == "amount" and found[1] in _BE and verb.strip():
         return None
+    if fact.kind == "date" and re.match(r"an? ", subject):
+        return None  # "When was a helpful post written?"
     if noun and not prep and " " in verb:
         return None
     # "The officer begins within 24 hours" is unclear without its heading.

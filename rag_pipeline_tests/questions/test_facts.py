@@ -54,15 +54,15 @@ def test_links_count_as_their_words() -> None:
     text = "# Guide\n\n## [Errors of a client](https://example.org/a_(b)?x=1234567890&y=1234567890)\n\n"
     text += 'A [client](c.html "Clients") must wait for 30 seconds after an error.\n'
     (asked,) = facts(text, "duration")
-    assert asked.about.startswith("errors of a client Service agreement")
+    assert asked.about.startswith("Errors of a client Service agreement")
     assert asked.sentence == "a client must wait for 30 seconds after an error."
     assert text[asked.start : asked.end].startswith('A [client](c.html "Clients")')
-    assert [f.subject for f in facts(text, "section")] == ["errors of a client"]
+    assert [f.subject for f in facts(text, "section")] == ["Errors of a client"]
 
 
 def test_a_section_is_asked_for_by_its_heading_with_its_first_sentences() -> None:
     (fact,) = facts(kind="section")
-    assert fact.subject == "delivery and prices"
+    assert fact.subject == "Delivery and prices"
     assert TEXT[fact.start :].startswith("“Goods” means")
 
 
@@ -131,7 +131,26 @@ def test_a_manual_is_asked_about_its_entries_but_not_about_their_sentences() -> 
     named = [("option", "--output"), ("option", "--jobs"), ("default", "")]
     assert found == [*named, ("section", "TOOL_COLOUR")]
     (default,) = facts(MANUAL, "default")
-    assert (default.question, default.answer) == ("what is the default of the option --jobs", "4")
+    assert (default.question, default.answer) == ("what is the default of --jobs", "4")
+
+
+@pytest.mark.parametrize(("program", "expected"), [("agreement", ["--first"]), ("extra", [])])
+def test_help_in_a_block_of_code_counts_if_it_names_the_document(program, expected) -> None:
+    text = f"# Guide\n\n```\n$ {program} --help\n\n  --first N  Show the lines of a file\n\n```\n"
+    assert [f.subject for f in facts(text, "option")] == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("Count so many files (default: all of them).", ["all of them"]),
+        ("Count by name. Defaults to size.", ["size"]),
+        ("Count by size. The default is size, or name if it is unknown.", []),
+    ],
+)
+def test_a_default_is_asked_for_if_it_has_no_condition(said: str, expected) -> None:
+    text = f"OPTIONS\n       --count\n              {said}\n"
+    assert [f.answer for f in facts(text, "default")] == expected
 
 
 def test_a_term_of_a_list_is_a_topic_unless_its_text_refers_elsewhere() -> None:
@@ -170,21 +189,21 @@ def test_an_abbreviation_has_one_long_form_and_is_asked_at_the_first() -> None:
 def test_a_comment_in_code_is_no_heading() -> None:
     text = "# Guide\n\n## Disk backups\n\nThe tool makes backups:\n\n```sh\n# Copy of the disk\n"
     text += "copy\n```\n\nThe backups of the disk are kept in the cellar of the house.\n"
-    assert [f.subject for f in facts(text, "section")] == ["disk backups"]
+    assert [f.subject for f in facts(text, "section")] == ["Disk backups"]
 
 
 @pytest.mark.parametrize(
     ("below", "expected"),
     [
-        ("The disk\n\nBackups are kept in the cellar of the house.", {"disk backups": 2}),
-        ("### Disk copies\n\nDisk copies are kept in the cellar of the house.", {"disk copies": 1}),
+        ("The disk\n\nBackups are kept in the cellar of the house.", {"Disk backups": 2}),
+        ("### Disk copies\n\nDisk copies are kept in the cellar of the house.", {"Disk copies": 1}),
         ("Backups are described in the guide for operators.", {}),
         ("Or copy them by hand.\n\n```sh\ncopy a b\n```", {}),
-        ("Keys of backups start with `b_`, and names too with `b_`.", {"disk backups": 2}),
+        ("Keys of backups start with `b_`, and names too with `b_`.", {"Disk backups": 2}),
         ("This section explains the restoration of files.", {}),
         (
             "## Anna Trellis\n\nShe keeps the copies in the cellar of the house.",
-            {"disk backups": 1},
+            {"Disk backups": 1},
         ),
     ],
 )
@@ -209,7 +228,7 @@ def test_a_section_is_whole_and_says_its_topic_itself(below: str, expected) -> N
 )
 def test_a_heading_that_names_no_topic_is_not_asked_about(heading: str) -> None:
     text = f"# Guide\n\n## {heading}\n\nThe tool counts all lines of the files in a folder.\n"
-    assert [f.subject for f in facts(text, "section")] == ["using the tool"] * ("Using" in heading)
+    assert [f.subject for f in facts(text, "section")] == ["Using the tool"] * ("Using" in heading)
 
 
 def test_a_sentence_of_two_sums_is_not_asked_about() -> None:
@@ -264,7 +283,7 @@ def test_a_sentence_that_the_next_one_limits_is_not_asked_about() -> None:
         ("## 2. Replacing a stave\n\nLoosen the hoops\n\n", "Replacing a stave"),
         ("## Setup\n\n    # Production with the cask\n\n", "Setup"),
         ("# Casks\n\n", ""),
-        ("CASKS\n\nLoosening the hoops\n\n", "loosening the hoops"),
+        ("CASKS\n\nLoosening the hoops\n\n", "Loosening the hoops"),
     ],
 )
 def test_the_section_of_a_sentence_is_its_heading(above: str, section: str) -> None:

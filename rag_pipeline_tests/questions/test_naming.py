@@ -7,7 +7,7 @@ import pytest
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document
-from rag_pipeline.questions.generation import make_questions
+from rag_pipeline.questions.generation import RULES, make_questions
 from rag_pipeline.questions.naming import names_of
 
 BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
@@ -151,6 +151,17 @@ def test_options_fill_up_few_questions() -> None:
     few = make_questions([Document("a.md", "a", f"# Tool\n\n{entries}", "Tool")], 40, Lexical())
     assert {row["tags"][0] for row in few.rows} == {"option"}
     assert len(few.rows) >= 8
+
+
+def test_entries_with_almost_the_same_text_get_one_question() -> None:
+    entries = "".join(
+        f"  --{colour}-table\n      Load a table of the user for the {colour} channel of the device. "
+        "The table has 256 bytes and works in the colour mode alone.\n\n"
+        for colour in ("red", "green", "blue")
+    )
+    made = make_questions([Document("a.md", "a", f"# Tool\n\n{entries}", "Tool")], 40, Lexical())
+    assert len(made.rows) == 1
+    assert made.rows[0]["metadata"] == {"rules": RULES}
 
 
 def test_a_short_question_names_its_section() -> None:

@@ -82,7 +82,7 @@ SENTENCES: dict[str, set[str]] = {
     "The red valve specifies three small parts of a box.": set(),
     "The contract shall be governed by, and construed in accordance with the laws of Iowa.": set(),
     "This Supply Agreement shall be governed by the laws of Iowa.": {
-        "What law governs the Agreement?"
+        "What will the Agreement be governed by?"
     },
     "The Agreement may be amended only by a paper that both parties sign.": set(),
     "The Agreement shall expire two (2) years from the first delivery.": {
@@ -286,5 +286,5 @@ def test_options_and_headed_sections_are_asked_for() -> None:
     facts = read_facts(Document("a.md", "hash", text, "Tool"))
     assert [next(questions_of(fact, Random(0))) for fact in facts] == [
         "What does the option --almost-all do?",
-        "What is said about “exit codes”?",
+        "What is said about “Exit codes”?",
     ]
