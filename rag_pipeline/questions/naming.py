@@ -166,7 +166,9 @@ def _words(title: str) -> list[str]:
 
 def _in_small_letters(word: str) -> str:
     """Return "Non-Disclosure" for "NON-DISCLOSURE". A name such as "GNU" or "QA-POL-014" stays."""
-    return word.title() if dictionary("en").issuperset(word.casefold().split("-")) else word
+    is_code = "-" in word or len(word) <= 5  # Long unknown words are usually no abbreviations.
+    is_known = dictionary("en").issuperset(word.casefold().split("-"))
+    return word if is_code and not is_known else word.title()
 
 
 def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
