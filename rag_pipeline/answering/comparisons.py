@@ -317,4 +317,4 @@ def as_table(rows: Sequence[ComparisonRow]) -> str:
     """Return a Markdown table of the rows, with escaped bars in the cells."""
     cells = [(r.document_id.replace("|", "\\|"), r.text.replace("|", "\\|")) for r in rows]
     lines = [f"| {document} | {text} |" for document, text in cells]
-    return "\n".join(["| document | what it says |", "| --- | --- |", *lines])
+    return "\n".join(["| compared | what it says |", "| --- | --- |", *lines])

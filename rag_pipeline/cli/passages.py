@@ -38,7 +38,10 @@ def show_passages(passages: "Sequence[Passage]", *, scored: bool = True) -> None
         lines += [indented(shown), ""]
         say("\n".join(lines))
     if passages and scored:
-        console.print("Scores order the passages; they are not probabilities.", style="dim")
+        console.print(
+            "Scores order the passages of one search. They may exceed 1 and are no probabilities.",
+            style="dim",
+        )
 
 
 def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:

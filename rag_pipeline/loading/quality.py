@@ -93,8 +93,9 @@ class TextQuality:
         """Return the measures as one line of text."""
         known = [] if self.known is None else [f"{self.known:.0%} in the language's dictionary"]
         figures = (
-            *(f"{self.words:,} words", *known, f"{self.glued:.1%} of over {_MAX_WORD} letters"),
-            *(f"{self.mean_word:.1f} letters each", f"{self.pipes:.0%} of the text in tables"),
+            *(f"{self.words:,} words of {self.mean_word:.1f} letters on average", *known),
+            f"{self.glued:.1%} of the words have over {_MAX_WORD} letters",
+            f"{self.pipes:.0%} of the text in tables",
             f"{self.replaced:.1%} unknown characters",
         )
         pages = f"; text on {self.with_text} of {self.pages} pages" if self.pages else ""

@@ -115,7 +115,7 @@ def test_each_kind_of_answer_has_its_form(talking):
         kind = "definition"
         undefined = assistant.ask("What is a zeppelin?")
     assert [r.document_id for r in compared.table] == ["nda/acme.txt", "nda/cedar.txt"]
-    assert compared.text.startswith("| document | what it says |")
+    assert compared.text.startswith("| compared | what it says |")
     assert all(s.verified for s in compared.sources) and not compared.problems
     assert [line.split(" [")[0] for line in listed.text.splitlines()] == [
         "- Delaware",

@@ -31,7 +31,7 @@ def test_a_comparison_has_a_row_a_document_each_from_its_own_text(assistant):
     assert "two (2) years" in rows["nda/cedar.txt"].text
     of_number = {s.number: s.document_id for s in made.sources}
     assert all(of_number[row.number] == row.document_id for row in made.table if row.number)
-    assert made.text.startswith("| document | what it says |")
+    assert made.text.startswith("| compared | what it says |")
 
 
 def test_a_listing_reads_more_passages(assistant):
