@@ -22,8 +22,6 @@ _SHARED_WORDS = (
     ("documents_quarantined", "quarantined"),
     ("documents_failed", "failed"),
     ("documents_longer_than_window", "longer than the model's window"),
-    ("calls_made", "new to the model"),
-    ("calls_saved", "known"),
 )
 _NAMED = 5
 """Maximum number of documents that are named for each kind of change, such as added documents."""
@@ -145,6 +143,11 @@ def _line(name: str, finished: Sequence[Done]) -> str:
                 same = key.startswith("documents_")
                 metadata[key] = max(metadata[key], value) if same else metadata[key] + value
     words = (*finished[0].step.row.shown_counts, *_SHARED_WORDS)
+    new, known = metadata["calls_made"], metadata["calls_saved"]
+    if words and new + known == metadata[words[0][0]]:
+        words = (*words, ("calls_made", "new to the model"), ("calls_saved", "known"))
+    else:  # a call is no row, so only the new calls are told
+        words = (*words, ("calls_made", "texts new to the model"))
     single = partial(re.sub, r"^(\w+?)(?:(?<=ch)es|s)\b", r"\1")
     parts = [f"{n:,} {w if n > 1 else single(w)}" for key, w in words if (n := metadata[key])]
     last = finished[-1]

@@ -44,6 +44,7 @@ from rag_pipeline.questions import files, review
 from rag_pipeline.questions.generation import MadeQuestions, make_questions
 from rag_pipeline.questions.written import prompts_of, write_questions
 from rag_pipeline.search.excerpt import excerpt
+from rag_pipeline.search.standing import not_in_force
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
@@ -58,6 +59,7 @@ _PLAIN = {
     "not in force": "a newer document replaces it",
     "a copy of another": "it is a copy of another document",
     "no fact that the rules read": "the rules find no fact in it",
+    "no question passed": "no fact in it became a question",
     "another language": "the rules read prose in English and German only",
 }
 """Words for the reasons why a fact or a document has no question."""
@@ -139,7 +141,7 @@ def make_and_write(
     if unread := refused_documents(workspace):
         tell(f"{counted(len(unread), 'document')} in quarantine: no question is about them")
     if len(made.rows) < sum(wanted):
-        _explain_few(made, len(documents), chat)
+        _explain_few(made, documents, chat)
     for row in made.rows[:_SHOWN]:
         say(f"  {visible(row['query'])}")
     if chat is not None:
@@ -173,16 +175,18 @@ def drop_lost(file: Path) -> None:
     show_next(rag("run", file=file, corpus=config.corpus))
 
 
-def _explain_few(made: MadeQuestions, documents: int, chat: str | None) -> None:
+def _explain_few(made: MadeQuestions, documents: Sequence[Document], chat: str | None) -> None:
     """Print the reasons for fewer questions than wanted, and the ways to more questions."""
     source = f"{counted(made.facts, 'fact')} found"
     if chat is not None:
         source = f"{counted(made.facts, 'prompt')} of {escape(chat)} sent"
-    read = f"{counted(documents, 'document')} read"
+    read = f"{counted(len(documents), 'document')} read"
+    named = ", ".join(sorted(not_in_force([d.document_id for d in documents]))[:_SHOWN])
     for tried, reasons in ((read, made.left_out), (source, made.refused)):
         tell(f"{tried}{'; no question came of these:' if reasons else ''}")
         for why, number in reasons.most_common():
-            tell(indented(f"{number:,}: {_PLAIN.get(why) or visible(why)}", "  "))
+            which = f" ({visible(named)})" * (why == "not in force")
+            tell(indented(f"{number:,}: {_PLAIN.get(why) or visible(why)}{which}", "  "))
     model = ", or name a chat model: --chat" if chat is None else ""
     tell(f"To make more: write some, or import a server's log (rag questions import){model}")
 

@@ -284,7 +284,7 @@ _ROWS = (
         shown_counts=(
             ("queries", "answers"),
             ("missing_judgements", "missing"),
-            ("placed_by", "unanswerable ones tried"),
+            ("placed_by", "tried for the confidence"),
         ),
     ),
     _results_asset(results.ENTITY_SCORES)(

@@ -91,6 +91,7 @@ def make_questions(
     Questions name their document, unless there is only one document. Documents and kinds of facts
     take turns. Documents that are not in force and near copies are left out. The same documents
     give the same questions.
+
     `progress` gets the number of documents read and facts tried, and their total number.
     """
     rows: list[QuestionRow] = []
@@ -99,9 +100,10 @@ def make_questions(
     left_out = Counter({"not in force": len(documents) - len(in_force)})
     documents = distinct_documents(in_force)
     left_out["a copy of another"] = len(in_force) - len(documents)
+    skipped = left_out.total()
     by_document = []
     for number, document in enumerate(documents):
-        progress(number, len(documents))
+        progress(skipped + number, skipped + len(documents))
         by_document.append((document, own := list(read_facts(document))))
         if not own:
             is_read = (language_of(document.text) or "en") in READ
@@ -118,9 +120,9 @@ def make_questions(
         facts = list(_in_turns(by_document))
         told, asked = set(), Counter[str]()
         near: defaultdict[str, list[set[str]]] = defaultdict(list)
-        tried = facts[: _MOST_TRIED * wanted]
+        tried, read = facts[: _MOST_TRIED * wanted], skipped + len(documents)
         for number, fact in enumerate(tried):
-            progress(len(documents) + number, len(documents) + len(tried))
+            progress(read + number, read + len(tried))
             said = fact.kind, fact.question, fact.answer.casefold()
             words = {*re.findall(r"\w+", fact.sentence.casefold())}
             others, is_listed = near[fact.document_id], fact.kind in _LISTED
@@ -136,7 +138,7 @@ def make_questions(
                 keep(_row(fact, query), listed if is_listed else rows)
             if len(rows) >= wanted:
                 break
-        progress(len(documents) + len(tried), len(documents) + len(tried))
+        progress(read + len(tried), read + len(tried))
         rows += listed[: min(wanted - len(rows), max(len(rows) // 2, _FEW - len(rows)))]
         of_two = starmap(_row_of_two, questions_of_two(facts, names, certifier, Random(_SEED)))
         absent = unanswerable_questions(facts, documents, names, certifier, Random(_SEED))
@@ -145,6 +147,9 @@ def make_questions(
             end = len(rows) + number
             while len(rows) < end and (row := next(made, None)):
                 keep(row)
+    about = {span["document_id"] for row in rows for span in row["gold_spans"]}
+    with_facts = {fact.document_id for fact in facts}
+    left_out["no question passed"] = len(with_facts - about)
     return MadeQuestions(rows, certifier.refused, len(facts), +left_out)
 
 

@@ -187,7 +187,7 @@ def test_the_plan_counts_what_the_run_then_asks(site, judged):
     (configuration,) = json.loads(out.read_text())["configurations"]
     texts = made["vector_index"] + made["retrieval_run"] + made.get("answers", 0)
     assert configuration["calls"]["embedding"]["made"] == texts, "prompts are not embedded"
-    assert "judge the passages behind the answers  4 answers, 8 new to the model" in said
+    assert "judge the passages behind the answers  4 answers, 8 texts new to the model" in said
     # The searches of unanswered questions: the plan has their maximum. A model of this machine
     # also embeds questions for the calibration, which cost nothing and are not planned.
     most = foreseen.pop("answers")
