@@ -11,7 +11,7 @@ from rag_pipeline.answering.forms import distinct
 from rag_pipeline.answering.reading import Reader
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
-from rag_pipeline.assistant.results import AssistedAnswer, DocumentOf, Released, origin_of, place_in
+from rag_pipeline.assistant.results import AssistedAnswer, DocumentOf, Released, origin_of
 from rag_pipeline.assistant.wording import HIGH, in_language_of
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.config.calibration import DEFAULT, Calibration
@@ -25,7 +25,7 @@ from rag_pipeline.datamodels import (
     SearchResult,
 )
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.places import Place
+from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.search.deadlines import in_parallel
 from rag_pipeline.search.ranking import reciprocal_rank_fusion
 from rag_pipeline.search.retrieval import check_query
@@ -194,8 +194,8 @@ class CorporaSearcher:
 
     def places(self, passages: Sequence[ScoredChunk]) -> list[Place | None]:
         """Return each passage's place in its document, or None for an unreadable document."""
-        document_of = self.document_reader()
-        return [place_in(passage, document_of(passage)) for passage in passages]
+        found = zip(passages, map(self.document_reader(), passages), strict=True)
+        return [place_of(d, p.start, p.end) if d else None for p, d in found]
 
     def find_document(
         self, document_id: str, corpora: Sequence[str] | None = None

@@ -31,12 +31,11 @@ from rag_pipeline.datamodels import (
     Answer,
     Citation,
     ComparisonRow,
-    Document,
     FoundDocument,
     ScoredChunk,
     SearchResult,
 )
-from rag_pipeline.loading.places import Place, place_of
+from rag_pipeline.loading.places import place_of
 from rag_pipeline.search.standing import amendments, lost, standings
 
 Progress = Callable[[str, int, int], None]
@@ -119,7 +118,7 @@ def cited(
             verified=holds(c),
             supports=c.supports,
             origin=origin_of(passage),
-            place=place_in(c, document),
+            place=document and place_of(document, c.start, c.end),
             copies=passage.copies,
         )
         for c in answer.citations
@@ -181,11 +180,6 @@ def _quotes(citation: Citation) -> Iterator[str]:
     flat = " ".join(citation.text.split())
     for words in (citation.text, flat, flat.replace("|", "\\|")):
         yield f"“{words}” [{citation.number}]"
-
-
-def place_in(span: Citation | ScoredChunk, document: Document | None) -> Place | None:
-    """Return the place of a span in its document, or None if `document` is None."""
-    return None if document is None else place_of(document, span.start, span.end)
 
 
 def standing_warnings(question: str, found: SearchResult, answer: Answer) -> list[str]:

@@ -107,18 +107,6 @@ def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
     show_next(rag(*following, file=file, corpus=workspace.config.corpus))
 
 
-_KINDS = {
-    "wordprocessingml": "Word document",
-    "spreadsheetml": "Excel workbook",
-    "presentationml": "PowerPoint presentation",
-    "opendocument.text": "OpenDocument text",
-    "ipynb": "notebook",
-    "ms-outlook": "Outlook mail",
-    "rfc822": "mail",
-}
-"""Words for the media types that contain a part."""
-
-
 def show_document(file: Path, document_id: str, page: int | None, as_json: bool) -> None:
     """Print the text that was read from a document, or from one page of it."""
     workspace = Workspace(load_config(file))
@@ -133,8 +121,8 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
         print_json({**record, "page": page, "text": text})
         return
     pages = f"{counted(int(document.metadata['pages']), 'page')}, " if document.page_map else ""
-    kinds = (kind for part, kind in _KINDS.items() if part in document.media_type)
-    kind = next(kinds, document.media_type)
+    suffix = document.metadata.get("suffix")
+    kind = f"a {suffix} file" if suffix else document.media_type
     about = f"{document.title}; {kind}, {pages}{len(document.text):,} characters"
     say(f"[dim]{visible(about)}[/dim]")
     if quality := text_quality(document.metadata):

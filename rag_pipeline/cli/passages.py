@@ -38,10 +38,8 @@ def show_passages(passages: "Sequence[Passage]", *, scored: bool = True) -> None
         lines += [indented(shown), ""]
         say("\n".join(lines))
     if passages and scored:
-        console.print(
-            "Scores order the passages of one search. They may exceed 1 and are no probabilities.",
-            style="dim",
-        )
+        told = "Scores order the passages of one search. They may exceed 1: no probabilities."
+        console.print(told, style="dim")
 
 
 def show_answer(made: "AssistedAnswer | Answer", trace: bool) -> None:
@@ -75,11 +73,8 @@ def _plain(value: Any) -> str:
         return "; ".join(f"{name}: {_plain(one)}" for name, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(_plain, value)) or "none"
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value in (None, "") else str(value)
+    words = {"True": "yes", "False": "no", "None": "none", "": "none"}
+    return f"{value:.3g}" if isinstance(value, float) else words.get(str(value), str(value))
 
 
 def _show_text(made: "Answer") -> None:

@@ -98,16 +98,11 @@ def excerpt(text: str, query: str, length: int) -> Excerpt:
     if best + len(shown) < len(flat):
         shown = f"{shown[:-1].rstrip()}…"
     # Marks and addresses of links aside, both texts have the same letters and digits.
-    kept = [n for n, character in enumerate(_LINK.sub(_blanked, text)) if character.isalnum()]
+    hidden = {n for m in _LINK.finditer(text) for n in range(m.end(1), m.end())}
+    kept = [n for n, letter in enumerate(text) if letter.isalnum() and n not in hidden]
     before, within = (sum(map(str.isalnum, part)) for part in (flat[:best], shown))
     span = kept[before : before + within] or [0, len(text) - 1]
     return Excerpt(head + shown, span[0], span[-1] + 1)
-
-
-def _blanked(link: re.Match[str]) -> str:
-    """Return a link of the same length with blanks around its words."""
-    before, after = link.start(1) - link.start(), link.end() - link.end(1)
-    return " " * before + link[1] + " " * after
 
 
 def _sentences(text: str) -> tuple[str, list[int]]:

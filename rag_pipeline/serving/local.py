@@ -54,11 +54,7 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
     caller = read_caller(labels)
     chunks = corpus.search(query, k=k, where=where, caller=caller)
     passages = with_excerpts(chunks, query, corpus.places)
-    kept = {"place", "excerpt"}
-    found = [
-        {**chunk.record(), **passage.model_dump(mode="json", include=kept)}
-        for chunk, passage in zip(chunks, passages, strict=True)
-    ]
+    found = [passage.model_dump(mode="json", exclude={"corpus"}) for passage in passages]
     sees_all = corpus.labels(caller) is None
     unread = not_searched(corpus.workspace, query, excluded=False) if sees_all else []
     unread += filter(None, [corpus.searched_with_note()[1]])
@@ -90,15 +86,12 @@ def with_excerpts(chunks: "Sequence[ScoredChunk]", query: str, places: "Places")
     from rag_pipeline.search.excerpt import best_part
 
     parts = [best_part(chunk, query, _EXCERPT) for chunk in chunks]
-    placed = zip(chunks, places(chunks), parts, places(parts), strict=True)
+    pairs = zip(parts, places(parts), strict=True)
+    excerpts = (Excerpt(text=p.text, start=p.start, end=p.end, place=at) for p, at in pairs)
+    found = zip(chunks, places(chunks), excerpts, strict=True)
     return [
-        Passage.model_validate(chunk).model_copy(
-            update={
-                "place": place and place.record(),
-                "excerpt": Excerpt(text=part.text, start=part.start, end=part.end, place=of_part),
-            }
-        )
-        for chunk, place, part, of_part in placed
+        Passage.model_validate(chunk).model_copy(update={"place": at and at.record(), "excerpt": e})
+        for chunk, at, e in found
     ]
 
 

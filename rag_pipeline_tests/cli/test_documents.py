@@ -33,7 +33,7 @@ def read(tmp_path: Path) -> Path:
 
 def test_a_document_is_shown_whole_or_by_page(read: Path) -> None:
     whole = said("show", NAME, read)
-    assert "application/pdf, 3 pages," in whole
+    assert "; a .pdf file, 3 pages," in whole
     assert "0.0% unknown characters; text on 3 of 3 pages" in whole
     assert "in the language's dictionary, 0.0% of the words have over 25 letters" in whole
     third = rag("show", NAME, read, "--page", "2")
