@@ -264,7 +264,7 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 
 PARSER_VERSIONS = {
-    **dict.fromkeys((".pdf", *IMAGE_TYPES), 11),  # an image is read as a page of a PDF
+    **dict.fromkeys((".pdf", *IMAGE_TYPES), 12),  # an image is read as a page of a PDF
     **dict.fromkeys((".eml", ".msg"), 5),
     **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 6),
     ".xlsx": 5,

@@ -1,6 +1,7 @@
 """Define the commands that read the release: search, ask, optimize, serve."""
 
 import shlex
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from rag_pipeline.cli.console import console, counted, errors, print_json, say, tell, visible
-from rag_pipeline.cli.find import find_corpus_file, open_corpus, shown_path
+from rag_pipeline.cli.find import find_corpus_file, open_corpus, rag, shown_path
 from rag_pipeline.cli.options import (
     CorpusArgument,
     CorpusOption,
@@ -23,6 +24,7 @@ from rag_pipeline.memory import collection_paused
 
 app = typer.Typer()
 
+_SLOW_SECONDS = 2.0
 _WHERE = (
     "Filter in SQL, e.g. \"document_id LIKE 'policies/%'\" or "
     "\"json_get_string(metadata, 'suffix') = '.pdf'\"."
@@ -146,8 +148,12 @@ def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> 
                 f"`rag serve` runs with an earlier {escape(shown_path(file))}, so this command "
                 f"works alone, which is slower; restart the server to serve the edited file"
             )
+        began = time.monotonic()
         with collection_paused(), console.status("searching"):
             made = WORK[work](open_corpus(str(file)), **asked)
+        if errors.is_terminal and time.monotonic() - began > _SLOW_SECONDS:
+            server = escape(rag("serve", file=file))
+            errors.print(f"[dim]`{server}` answers such commands faster while it runs[/dim]")
     return made
 
 

@@ -57,7 +57,8 @@ class _Writer:
         start = self._begin("\n\n", "table")
         bases = line.row_bases
         for index, row in enumerate(rows):
-            top = bases[index - 1] if index else line.top
+            # Half a line below the base of the row above, its box ends.
+            top = bases[index - 1] + 0.5 * line.size if index else line.top
             base = bases[min(index, len(bases) - 1)]
             self._place(start, line, min(top, base - line.size), base)
             written = f"| {' | '.join(row)} |"

@@ -1,5 +1,7 @@
 """Text, headings, tables, furniture and pages of PDFs that are made from known text."""
 
+from itertools import pairwise
+
 import pytest
 
 from rag_pipeline.loading.page_map import PageMap
@@ -61,3 +63,12 @@ def test_boxes_match_the_drawn_lines():
     assert box.y0 < 90 < box.y1
     assert abs((box.x0 + box.x1) / 2 - 306) < 2
     assert placed.sizes[0] == (612, 792)
+
+
+def test_the_box_of_a_tables_row_begins_below_the_text_of_the_row_above():
+    read = read_pdf("invoice-0", next(m for n, m in MAKERS.items() if "invoice" in n)().raw)
+    placed = PageMap.from_bytes(read.page_map)
+    lines = zip(placed.starts, placed.boxes, strict=True)
+    rows = [box for start, box in lines if read.text[start] == "|"]
+    assert len(rows) > 3
+    assert all(above.y1 <= below.y0 for above, below in pairwise(rows))
