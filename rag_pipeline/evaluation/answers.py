@@ -62,7 +62,7 @@ def _update_answers(workspace: Workspace, configuration: Configuration) -> dict[
     made: list[Answer | ProviderError]
     if isinstance(settings, AnswerMethod):
         made = [*settings.answer(found, workspace.models(counts))]
-        advance("questions", len(queries))
+        advance("answers and trials", len(queries))
     else:
         assert isinstance(settings, ExtractiveAnswers)
         made = [*_extracted(workspace, configuration, found, settings, counts, calibration)]
@@ -170,7 +170,7 @@ def _extracted(
     made = []
     for one in found:
         made += made_from([one])
-        advance("questions", 1)
+        advance("answers and trials", 1)
     for neutral in NEUTRAL_QUERIES:
         is_open = [
             n

@@ -192,7 +192,7 @@ def _read(
     Sentences are the evidence only if the multilingual model also embeds the queries. Otherwise, a
     machine that only searches may lack this model.
     """
-    advance("questions", 1)
+    advance("answers and trials", 1)
     settings = workspace.config.evaluation.answers
     kind = detect(searched.query).kind
     most = most_contexts_of(searched.query, kind, settings)

@@ -277,14 +277,14 @@ _ROWS = (
         update=updates.answers,
         about="An answer to every query from the first chunks of its run, with citations.",
         activity="answer every question",
-        unit="questions",
+        unit="answers and trials",
         total=lambda workspace, key: count_questions(
             workspace, workspace.config.configuration(key)
         ),
         shown_counts=(
             ("queries", "answers"),
             ("missing_judgements", "missing"),
-            ("placed_by", "tried for the confidence"),
+            ("placed_by", "trials for the confidence"),
         ),
     ),
     _results_asset(results.ENTITY_SCORES)(

@@ -156,13 +156,12 @@ def is_current(workspace: Workspace) -> bool:
 
 def why_stale(workspace: Workspace) -> str:
     """Return the chosen and the served configuration, as the reason for a new release."""
-    try:
+    with suppress(StoreError):  # nothing is served, or nothing can be chosen
         serving, chosen = current(workspace), choose(workspace)[0].name
-        same = serving.configuration == chosen
-        served = "an earlier build of it" if same else serving.configuration
+        is_same = serving.configuration == chosen
+        served = "an earlier build of it" if is_same else serving.configuration
         return f"{chosen} {CHOSEN}; {serving.release_id} serves {served}"
-    except StoreError as error:
-        return f"no release {CHOSEN}: {error}"
+    return ""
 
 
 @blaming("the chosen configuration")

@@ -39,7 +39,7 @@ def kept_release(workspace: Workspace) -> str:
     if not builds or any(builds.get(name) not in held for name in wanted):
         return ""
     if content["release_id"] != (newest := names(workspace)[-1]):
-        again = f"; to serve the newest release again: rag rollback {newest} {config.corpus}"
+        again = f"; to serve the newest release again: rag rollback {newest} {config.where}"
     return (
         f"{content['release_id']}{back} is kept: the builds of the present documents and settings "
         f"were rolled back, and a run releases none of them until one changes{again}"

@@ -224,7 +224,7 @@ def test_releases_and_rollback(built_file: Path, tmp_path: Path) -> None:
     since = json.loads((tmp_path / "store/tiny/releases/current.json").read_text())["rolled_back"]
     kept = f"release-000001 (rolled back to on {since[:10]}) is kept: "
     assert (outcome.code, outcome.out) == (0, "") and outcome.err.startswith(kept)
-    assert outcome.err.endswith("newest release again: rag rollback release-000002 tiny\n")
+    assert outcome.err.endswith(f"newest release again: rag rollback release-000002 {file}\n")
     assert kept in listed and "nothing to do" in listed
     write_file(tmp_path, chunkings={"recursive_150": {"method": "recursive", "max_characters": 90}})
     assert rag("run", file, "--quiet").err == ""

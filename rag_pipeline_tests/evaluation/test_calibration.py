@@ -108,7 +108,8 @@ def test_the_steps_of_an_evaluation_open_the_index_once(fitted, monkeypatch):
     assert load_answers(workspace, "default") == before
     assert len(opened) == 1
     # 25 questions are answered, and 24 are read with and without gold. One has no gold.
-    assert (done["questions"], count_questions(workspace, configuration)) == (25 + 49, 25 + 50)
+    told = done["answers and trials"], count_questions(workspace, configuration)
+    assert told == (25 + 49, 25 + 50)
 
 
 def test_the_release_keeps_what_was_fitted_and_answers_by_it(fitted):
