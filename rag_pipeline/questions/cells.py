@@ -192,7 +192,7 @@ def _is_head(cells: Sequence[str]) -> bool:
 
 
 def _is_name(cell: str) -> bool:
-    plain = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]|!\[|^/", cell)
+    plain = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]|!\[|^[/-]", cell)
     return bool(plain) and len(cell) <= _LONGEST and not (_SUM.fullmatch(cell) or quantities(cell))
 
 

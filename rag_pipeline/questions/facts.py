@@ -305,8 +305,8 @@ def _abbreviations(
     for start, end in spans:
         sentence = plain(document.text[start:end])
         is_prose = len(sentence.split()) > 5 and len(sentence) <= _SENTENCE[1] and "(" in sentence
-        # Numbers of pages are of a list of references.
-        is_cited = re.search(r"\d:\s?\d|\bpp\.|\bdoi\b", sentence, re.IGNORECASE)
+        # Numbers of pages, and a title in quotes, are of a list of references.
+        is_cited = re.search(r"^[“\"]|\d:\s?\d|\bpp\.|\bdoi\b", sentence, re.IGNORECASE)
         is_prose = is_prose and not is_cited and is_said(sentence, language)
         every = list(_SHORT.finditer(sentence)) if is_prose else []
         for said in every if len(every) <= 2 else ():
@@ -333,9 +333,9 @@ def _long_form(said: re.Match[str]) -> Span | None:
 
 
 _BEFORE_NAME = frozenset(
-    "Each Every Either Neither Both This These That Those Such Some Many Most Your Their When "
-    "Where While From With Without After Before Until During Under Between Upon Into Unless "
-    "Except".split()
+    "Older Newer Each Every Either Neither Both This These That Those Such Some Many Most Your "
+    "Their When Where While From With Without After Before Until During Under Between Upon Into "
+    "Unless Except".split()
 )
 
 

@@ -208,7 +208,7 @@ ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
      r"(?: by,? and (?:\w+ ){1,4}in accordance with,?| by) (?P<o>(?!\w+ing\b)\w.+)",
      _passive("what {v} {s}{be} {rest} by")),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
-    (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|was|were|does|do) ?(?:not|"
+    (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|does|do) ?(?:not|"
      r"never) (?P<rest>[a-z][^,;]*?)"
      r"(?:[,;] (?:provided|unless|except|and|but|so)\b.*)?", _barred),
     (r"(?P<person>[A-Z][\w.’-]*(?: [A-Z][\w’-]+){0,2}) (?P<v>will|can|wrote|sent|took|gave|made|"
