@@ -103,7 +103,7 @@ def make_questions(
     skipped = left_out.total()
     by_document = []
     for number, document in enumerate(documents):
-        progress(skipped + number, skipped + len(documents))
+        progress(number, skipped + len(documents))
         by_document.append((document, own := list(read_facts(document))))
         if not own:
             is_read = (language_of(document.text) or "en") in READ

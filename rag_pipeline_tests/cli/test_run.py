@@ -101,6 +101,12 @@ def test_the_example_is_a_question_that_has_an_answer(
     assert capsys.readouterr().out == ""
 
 
+def test_a_mistyped_document_of_a_question_is_suggested(released: Any) -> None:
+    told = refused("ask", asked := QUERIES[3][1], "-d", "policy/travl.md", "-c", released[0])
+    assert "did you mean 'policy/travel.md'?" in told
+    assert "[1]" in rag("ask", asked, "-d", "policy/travel.md", "-c", released[0]).out
+
+
 def test_a_run_with_nothing_to_do_says_so_and_counts_what_was_saved(released: Any) -> None:
     file, _ = released
     out = file.parent / "again.json"
