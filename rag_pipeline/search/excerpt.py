@@ -2,12 +2,10 @@
 
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import NamedTuple
 
 from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.config import Lexical
-from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.search.tokenization import tokenizer_of
 
 _BLOCK = re.compile(r"\n(?=[ \t]*(?:\n|#{1,6} |\||[-*•] ))")
@@ -45,14 +43,6 @@ class Excerpt(NamedTuple):
     text: str
     start: int
     end: int
-
-
-def best_part(chunk: ScoredChunk, query: str, length: int) -> ScoredChunk:
-    """Return the excerpt of a chunk as a chunk, so that its place is the place of the excerpt."""
-    part = excerpt(chunk.text, query, length)
-    return replace(
-        chunk, text=part.text, start=chunk.start + part.start, end=chunk.start + part.end
-    )
 
 
 def excerpt(text: str, query: str, length: int) -> Excerpt:

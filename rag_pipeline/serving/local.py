@@ -16,6 +16,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,9 +84,10 @@ def answer_record(made: "AssistedAnswer", places: "Places") -> "Answer":
 def with_excerpts(chunks: "Sequence[ScoredChunk]", query: str, places: "Places") -> "list[Passage]":
     """Return chunks as passages with their places and excerpts."""
     from rag_pipeline.client.records import Excerpt, Passage
-    from rag_pipeline.search.excerpt import best_part
+    from rag_pipeline.search.excerpt import excerpt
 
-    parts = [best_part(chunk, query, _EXCERPT) for chunk in chunks]
+    cut = [(chunk, chunk.start, excerpt(chunk.text, query, _EXCERPT)) for chunk in chunks]
+    parts = [replace(c, text=e.text, start=at + e.start, end=at + e.end) for c, at, e in cut]
     pairs = zip(parts, places(parts), strict=True)
     excerpts = (Excerpt(text=p.text, start=p.start, end=p.end, place=at) for p, at in pairs)
     found = zip(chunks, places(chunks), excerpts, strict=True)

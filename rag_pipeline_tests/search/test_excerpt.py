@@ -1,5 +1,6 @@
 from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.search.excerpt import best_part, excerpt, readable
+from rag_pipeline.search.excerpt import excerpt, readable
+from rag_pipeline.serving.local import with_excerpts
 
 LEASE = (
     "2.1 Base rent under the Kestrel lease is USD 31,250 a month. "
@@ -70,4 +71,19 @@ def test_the_span_of_an_excerpt_holds_its_words_in_the_text():
     for query, words in (("tow", "Tow | £90 |\n\nAsk Ada"), ("old", "See [the **old** terms")):
         part = excerpt(text, query, 19)
         assert text[part.start : part.end] == words
-    assert best_part(ScoredChunk("d#5", "d", 5, 99, text, 1.0), "tow", 19).start == 5 + 58
+    chunk = ScoredChunk("d#5", "d", 5, 99, text, 1.0)
+    (passage,) = with_excerpts([chunk], "tow", lambda chunks: [None for _ in chunks])
+    assert (passage.excerpt.start, passage.excerpt.end) == (5, 5 + len(text))
+    assert (passage.start, passage.text) == (5, text)
+
+
+def test_the_place_of_an_excerpt_is_asked_by_its_span_in_the_document():
+    text = "x " * 200 + "Tow costs £90."
+    asked = []
+
+    def places(found):
+        asked.append([(one.start, one.end) for one in found])
+        return [None]
+
+    with_excerpts([ScoredChunk("d#5", "d", 5, 419, text, 1.0)], "tow", places)
+    assert asked == [[(5 + 300, 5 + 413)], [(5, 419)]], "from a third of 300 before Tow, at 400"
