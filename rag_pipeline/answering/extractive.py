@@ -124,7 +124,8 @@ class Ranked(NamedTuple):
         end = text.find("\n\n", at + len(first.text))
         end = end if end >= 0 else len(text)
         # Lines of a scan or a list that are shorter than the others are no prose.
-        for cut in [start + line for line in hard_breaks(text[start:end])]:
+        cuts = [start + line for line in hard_breaks(text[start:end])]
+        for cut in (c for c in cuts if not text[c:end].lstrip()[:1].islower()):
             start = cut if cut <= at else start
             end = min(end, cut) if cut >= at + len(first.text) else end
         whole = text[start:end].rstrip()

@@ -60,6 +60,9 @@ def test_a_short_paragraph_is_quoted_whole_where_another_model_found_it():
     permit = f"HARBOUR OFFICE\n{prose}\nPaid in Ulm by card.\nDesk 4."
     (quote, *_) = answered("How many nets may Orca fish with?", permit).citations
     assert quote.text == f"{prose}\nPaid in Ulm by card.", "short lines are no prose"
+    wrapped = f"It is never\nvalid for two nets in May. {prose}"
+    (quote, *_) = answered("Is it valid for two nets in May?", f"OFFICE\n{wrapped}").citations
+    assert quote.text == wrapped, "a line in lower case goes on"
 
 
 @pytest.mark.parametrize(("old", "new"), [("2022", "2025"), ("v1", "v2")])
