@@ -29,14 +29,6 @@ _BETWEEN = (
     r"difference|steig\w*|stieg\w*|gestiegen|sink\w*|gesunken|verändert|mehr|weniger|unterschied)\b"
 )
 _WORD = re.compile(r"\w+")
-_BELOW = (
-    r"\b(?:below|under|(?:less|fewer|lower) than|unter|weniger als|sous|inférieure?s? à|"
-    r"(?:por )?debajo de)\b|低于|أقل من"
-)
-_ABOVE = (
-    r"\b(?:above|over|exceed\w*|(?:more|higher) than|über|mehr als|au-dessus de|supérieure?s? à|"
-    r"(?:por )?encima de)\b|高于|أكثر من"
-)
 _NEAR_LIMIT = 4
 """Number of words after "below" or "above" that may name a column."""
 _BELOW, _ABOVE = (
@@ -45,8 +37,8 @@ _BELOW, _ABOVE = (
     r"\b(?:above|over|exceed\w*|(?:more|higher) than|über|mehr als|au-dessus de|supérieure?s? à|"
     r"encima de|más que)\b|高于|أكثر من",
 )
-_NUMBERS = 2
-"""Least number of rows with numbers in both columns of a comparison."""
+_NO_LIMIT = r"\b(?:not|nicht|kein\w*|pas|no)\b|n[’']t\b|\n(?:an?|eine?[mnr]?|une?|una)\b"
+"""Matches a denied comparison, or below the question a limit of one unit, as in "over a month"."""
 
 
 def said(question: str, found: Sequence[Found]) -> str:
@@ -122,7 +114,8 @@ def rows_beyond(
     for words, sign in ((_BELOW, -1), (_ABOVE, 1)):
         match = compiled(words, re.IGNORECASE).search(question)
         limit = " ".join(question[match.end() :].split()[:_NEAR_LIMIT]) if match else ""
-        if limit and not any(map(str.isdigit, limit)):
+        is_other = compiled(_NO_LIMIT, re.IGNORECASE).search(f"{question}\n{limit}")
+        if limit and not is_other and not any(map(str.isdigit, limit)):
             for chunk, document in with_tables(chunks, document_of):
                 others = other_sheets(question, document)
                 tables = (table for table in tables_of(document) if table not in others)
@@ -135,11 +128,12 @@ def rows_beyond(
 def _beyond(table: Table, limit: str, sign: int) -> tuple[Row, ...]:
     """Return the rows whose number is below the limit if `sign` is -1, or above it if it is 1.
 
-    The number is in the nearest other column of numbers, first to the left.
+    The number is in the nearest other column of numbers, first to the left. Years do not count.
     """
     width = len(table.head.cells) if table.head else 0
     columns = [[_cell_value(row, n) for row in table.rows] for n in range(width)]
-    numeric = [n for n in range(1, width) if 2 * columns[n].count(None) < len(table.rows)]
+    most = [n for n in range(1, width) if 2 * columns[n].count(None) < len(table.rows)]
+    numeric = [n for n in most if not all(v is None or YEAR.fullmatch(f"{v}") for v in columns[n])]
     asked = words_of(limit)
     named = [n for n in numeric if (name := words_of(table.name(n))) and name <= asked]
     if len(named) != 1 or len(numeric) < 2:

@@ -155,8 +155,11 @@ def spans_of(chunk: ScoredChunk) -> list[Span]:
         found = (o.span() for o in _OBJECT.finditer(chunk.text) if len(o[0]) <= _LONGEST_OBJECT)
         cuts = [cut for span in found for cut in span]
         if cuts:
-            parts = pairwise([0, *cuts, len(chunk.text)])
-            return [(s, e) for s, e in parts if any(map(str.isalnum, chunk.text[s:e]))]
+            spans: list[Span] = []
+            for n, (start, end) in enumerate(pairwise([0, *cuts, len(chunk.text)])):
+                inner = [(0, end - start)] if n % 2 else _spans_of(chunk.text[start:end])
+                spans += [(start + s, start + e) for s, e in inner]
+            return [(s, e) for s, e in spans if any(map(str.isalnum, chunk.text[s:e]))]
     return _spans_of(chunk.text)
 
 

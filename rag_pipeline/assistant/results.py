@@ -172,7 +172,9 @@ def _fields(text: str) -> str:
         return ""
     if not isinstance(record, dict):
         return ""
-    return " · ".join(f"{name}: {value}" for name, value in record.items() if value is not None)
+    said = {n: v for n, v in record.items() if v is not None}
+    texts = (v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in said.values())
+    return " · ".join(map("{}: {}".format, said, texts))
 
 
 def _quotes(citation: Citation) -> Iterator[str]:

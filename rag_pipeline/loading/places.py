@@ -31,6 +31,13 @@ _FIRST_PERSON = re.compile(
     r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|[Ii]ch|[Mm]eine?[mnrs]?|[Ww]ir|[Uu]nser\w*|[Jj]e|[Jj]['’]|[Mm](?:on|es)|"
     r"[Nn]ous|[Nn]otre|[Yy]o|[Mm]is?|[Nn]uestr\w+)\b"
 )
+_QUOTED_LINE = re.compile(r"^\s*>.*", re.M)
+_EARLIER = re.compile(
+    r"^(?:[*_]*(?:From|Von|De)[*_ ]*:|-{5,} ?\w|"
+    r".*(?:wrote|schrieb|écrit|escribió)[^\n:]{,80}:\s*+(?!>))",
+    re.M,
+)
+"""Matches the line above a forwarded or answered mail whose lines do not begin with `>`."""
 _LONGEST_HEADING = 60
 _MAX_DEPTH = 2
 
@@ -67,23 +74,27 @@ def place_of(document: Document, start: int, end: int) -> Place:
 
     The label of a span across several rows, sections or other places has the first and the last
     place. A heading at the span's end, without text below, does not count. The label of a span of
-    a mail in the first person ends with the sender.
+    a mail in the first person ends with the sender, unless an earlier mail in it has these words.
     """
     found = document.text[start:end]
     is_plain = document.media_type in ("text/plain", *CODE_SUFFIXES.values())
     told = found if is_plain else _LAST_HEADINGS.sub("", found)
     end -= len(found) - len(told.rstrip() or found)
     start = min(start + len(found) - len(found.lstrip()), end)
-    named = " (column names)" if _RULE_BELOW.match(document.text, end) else ""
+    is_head = "\n" not in told.strip() and _RULE_BELOW.match(document.text, end)
+    named = " (column names)" if is_head else ""
     if document.page_map is not None:
         placed = PageMap.from_bytes(document.page_map)
         pages, boxes = placed.pages(start, end), placed.areas(start, end)
         label = f"{_pages(pages)}{named}"
         return Place(label, pages[0], _section(document, start), boxes=boxes)
-    if document.media_type in _MAILS and _FIRST_PERSON.search(found):
-        sender = str(document.metadata.get("from", ""))
-        is_quoted = found.lstrip().startswith(">")  # from an earlier mail
-        named = "" if is_quoted or not sender else f", by {parseaddr(sender)[0] or sender}"
+    if document.media_type in _MAILS and (sender := str(document.metadata.get("from", ""))):
+        earlier = _EARLIER.search(document.text, 1, end)
+        line = document.text[document.text.rfind("\n", 0, start) + 1 : start + 1]
+        own = document.text[start : earlier.start() if earlier else end]
+        own = _QUOTED_LINE.sub("", f">{own}" if line.lstrip().startswith(">") else own)
+        is_own = _FIRST_PERSON.search(own)
+        named = f", by {parseaddr(sender)[0] or sender}" if is_own else ""
     first = _place_at(document, start)
     last = _place_at(document, max(end - 1, start)).label
     label = first.label if last == first.label else _range(first.label, last)
@@ -170,7 +181,7 @@ def _in_sheet(document: Document, start: int) -> Place:
     sheet = _last(_SHEET, document.text, start)
     if sheet is None:
         return _by_line(document, start)
-    rows = len(re.findall(r"^\|", document.text[sheet.end() : start + 1], re.M))
+    rows = document.text.count("\n|", sheet.end(), start + 1)
     if not rows:  # text above the table
         return Place(f"sheet {sheet[1]}, row 1", sheet=sheet[1], row=1)
     row = max(rows - 1, 1)  # the second line is Markdown's separator

@@ -316,5 +316,9 @@ def test_an_object_of_a_json_file_is_one_sentence():
     assert [text[start:end] for start, end in spans_of(chunk)] == [
         '{"site": "Ulm", "people": [', '{"name": "A}"}', '{"name": "B", "phone": "41. 2"}',
     ]  # fmt: skip
+    mixed = replace(chunk, text='{"meta": {"a": 1}, "body": "Open on Monday. Shut on Sunday."}')
+    assert [mixed.text[start:end] for start, end in spans_of(mixed)] == [
+        '{"meta":', '{"a": 1}', ', "body": "Open on Monday.', 'Shut on Sunday."}',
+    ]  # fmt: skip
     long = replace(chunk, text='{"a": "' + "x" * 300 + '"}')
     assert spans_of(long) == [(0, 309)], "no object is short"

@@ -147,6 +147,9 @@ STOCK = """# Stores
         ("Which beers are above the minimum quantity we want?", []),  # names two columns
         ("Welche liegen über dem Minimum?", ["Stout"]),
         ("Which beers are below 50 at minimum?", []),
+        ("Which beers are not below their minimum?", []),
+        ("Which beers are sold for more than a minimum?", []),
+        ("Where is the minimum above the quantity?", ["Pale"]),  # not: where the year is
     ],
 )
 def test_rows_below_or_above_the_limit_in_a_column_answer(question, beers):

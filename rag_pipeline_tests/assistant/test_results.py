@@ -42,8 +42,9 @@ def test_a_quoted_row_names_its_columns_once():
 
 
 def test_an_object_of_a_json_file_is_told_by_its_fields():
-    text = '[{"name": "Ada", "phone": null, "desk": 4}, [5]]'
-    for said, shown in ((text[1:42], "name: Ada · desk: 4"), ("[5]", "[5]")):
+    text = '[{"name": "Ada", "phone": null, "desk": 4}, [5], {"on": true, "at": ["Köln"]}]'
+    told = 'on: true · at: ["Köln"]'
+    for said, shown in ((text[1:42], "name: Ada · desk: 4"), ("[5]", "[5]"), (text[49:-1], told)):
         one = answered(text, said)
         told = with_column_names(one, [scored("a", text, 1.0)], lambda _: None)
         assert told == f"MOT due: 1 May\n“{shown}” [1]"

@@ -130,6 +130,8 @@ def test_rows_below_a_sheets_title_keep_their_numbers(tmp_path: Path) -> None:
     head = "| Week | Manager | Desk |"
     assert at(document, head).label == "sheet Sheet, row 3 (column names)"
     assert at(document, "| 6 July | Ada | Bo |").label == "sheet Sheet, row 4"
+    label = place_of(document, 0, document.text.index(head) + len(head)).label
+    assert label == "sheet Sheet, rows 1 to 3", "more than column names"
 
 
 @pytest.mark.parametrize(
@@ -139,10 +141,16 @@ def test_rows_below_a_sheets_title_keep_their_numbers(tmp_path: Path) -> None:
         ("j’ai payé.", "paragraph 3, by Ada Lo"),
         ("Delivery is in May.", "paragraph 4"),
         ("> I ordered it.", "paragraph 5"),  # by the one who got the mail
+        ("We pay.", "paragraph 5"),
+        ("I answer.", "paragraph 6, by Ada Lo"),
+        ("I asked.", "paragraph 9"),
     ],
 )
 def test_a_first_person_in_a_mail_is_its_sender(tmp_path: Path, words: str, label: str) -> None:
     mail = "From: Ada Lo <ada@a.example>\nContent-Type: text/plain; charset=utf-8\n\n"
-    mail += "I approve the pump.\n\nj’ai payé.\n\nDelivery is in May.\n\n> I ordered it.\n"
+    mail += (
+        "I approve the pump.\n\nj’ai payé.\n\nDelivery is in May.\n\n> I ordered it. We pay.\n\n"
+    )
+    mail += "I answer.\n\n-----Original Message-----\n\nFrom: Bo Day\n\nI asked.\n"
     document = load(tmp_path / "a.eml", mail)
     assert at(document, words).label == label

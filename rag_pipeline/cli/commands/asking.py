@@ -151,7 +151,8 @@ def _answered(file: Path, no_server: bool, work: str, asked: dict[str, Any]) -> 
         began = time.monotonic()
         with collection_paused(), console.status("searching"):
             made = WORK[work](open_corpus(str(file)), **asked)
-        if errors.is_terminal and time.monotonic() - began > _SLOW_SECONDS:
+        is_watched = errors.is_terminal and console.is_terminal and not console.quiet
+        if is_watched and not no_server and time.monotonic() - began > _SLOW_SECONDS:
             server = escape(rag("serve", file=file))
             errors.print(f"[dim]`{server}` answers such commands faster while it runs[/dim]")
     return made
