@@ -218,7 +218,7 @@ def changed_files(workspace: Workspace) -> FileChanges:
     gone_now = sorted(deleted.keys() - refused)
     is_excluded = matcher(*workspace.config.documents.exclude, hidden=True)
     left_out = [*filter(is_excluded, gone_now)]
-    once = {d for d in added if d in _loaded_before(workspace)}
+    once = added & _loaded_before(workspace) if added else set()
     again = indexing.read_again(workspace.config, edited)
     changed = sorted(edited.keys() - {name for names in again.values() for name in names})
     return FileChanges(
@@ -233,7 +233,7 @@ def changed_files(workspace: Workspace) -> FileChanges:
     )
 
 
-def _loaded_before(workspace: Workspace) -> Collection[str]:
+def _loaded_before(workspace: Workspace) -> set[str]:
     """Return the ids of the documents, with copies, that an earlier run had loaded."""
     runs = (pinned_of(workspace, name) for name in workspace.config.all_configurations)
     versions = {run.documents_version for run in runs if run and run.documents_version}
