@@ -9,8 +9,8 @@ from rag_pipeline import Corpus
 from rag_pipeline import corpus as module
 from rag_pipeline.datamodels import Caller, SearchRequest
 from rag_pipeline.errors import InputError, NotReleasedError, StoreError
-from rag_pipeline.release.candidate import gate_decision
-from rag_pipeline.release.manifest import pointer
+from rag_pipeline.release.candidate import choose, gate_decision
+from rag_pipeline.release.manifest import load, pointer
 from rag_pipeline.search.pinned import open_builds
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
@@ -130,6 +130,16 @@ def test_rolling_back_serves_the_old_rows_and_skips_the_new_build(tmp_path, buil
         assert corpus.release().release_id == "release-000001"
         decision = gate_decision(Workspace(corpus.config))
         assert decision.allowed and decision.reasons[0].startswith("release-000001 (rolled back to")
+    # An earlier version recorded the digest of the rolled-back release alone.
+    store, rolled_back = corpus.workspace.store, load(corpus.workspace, "release-000002")
+    now = {"release_id": "release-000001", "rolled_back": f"{today}T00:00:00+00:00"}
+    store.write_json("releases/current.json", {**now, "held_back": [rolled_back.digest]})
+    chosen, reasons = choose(Workspace(corpus.config))
+    assert chosen.name != rolled_back.configuration
+    told = f"not chosen, because the build was rolled back: {rolled_back.configuration} ("
+    assert reasons[-1].startswith(told)
+    corpus.roll_back("release-000002")
+    corpus.roll_back("release-000001")
     edit(tmp_path, 300)
     run_all(built_file)
     corpus.reopen()

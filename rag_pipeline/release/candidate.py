@@ -34,8 +34,8 @@ from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.indexing import TABLES, open_partition, plan, plan_lexical
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
-from rag_pipeline.release.holds import kept_release, present_builds, settings_of
-from rag_pipeline.release.manifest import current, current_id, load, pointer, read_settings
+from rag_pipeline.release.holds import held_builds, kept_release, present_builds, settings_of
+from rag_pipeline.release.manifest import current, current_id, load, read_settings
 from rag_pipeline.workspace import Workspace
 
 CHOSEN = "is chosen"
@@ -51,9 +51,8 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     configurations with rolled-back builds. Raise NotReleasedError if no configuration can be
     chosen.
     """
-    held_back = pointer(workspace).get("held_back", [])
-    if held_back:  # the choice also depends on the present build of each configuration
-        return _choose(workspace, held_back)
+    if held := held_builds(workspace):  # the choice also depends on each present build
+        return _choose(workspace, held)
     config, written = workspace.config, workspace.store.read_json(LEADERBOARD_FILE) or {}
     limits = config.serve, config.gate.maximum_missing
     scores = leaderboard_digest(workspace), QUERIES.digest(workspace)
@@ -64,28 +63,26 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     return configuration, [*reasons]
 
 
-def _choose(
-    workspace: Workspace, held_back: Collection[str] = ()
-) -> tuple[Configuration, list[str]]:
+def _choose(workspace: Workspace, held: Collection[str] = ()) -> tuple[Configuration, list[str]]:
     config = workspace.config
     evaluated = [row.name for row in load_leaderboard(workspace).configurations]
     if not evaluated:
         raise NotReleasedError(f"{config.corpus}: no configuration has been evaluated yet")
     if config.serve == "best":
-        return _choose_best(workspace, evaluated, held_back)
+        return _choose_best(workspace, evaluated, held)
     if config.serve not in evaluated:
         raise NotReleasedError(f"{config.corpus}: {config.serve} has not been evaluated yet")
     return config.configuration(config.serve), [f"serve: {config.serve}"]
 
 
 def _choose_best(
-    workspace: Workspace, evaluated: Collection[str], held_back: Collection[str]
+    workspace: Workspace, evaluated: Collection[str], held: Collection[str]
 ) -> tuple[Configuration, list[str]]:
     config = workspace.config
     scores = evaluated_scores(workspace)
     (metric,) = measured_metrics([config.serve_metric], scores.values())
-    builds = present_builds(workspace) if held_back else {}
-    rolled_back = [name for name in evaluated if builds.get(name) in held_back]
+    builds = present_builds(workspace) if held else {}
+    rolled_back = [name for name in evaluated if builds.get(name) in held]
     values = {n: scores.get(n, {}).get(metric, {}) for n in evaluated if n not in rolled_back}
     if not values:
         reason = "every evaluated build was rolled back; change the settings and run again"

@@ -13,6 +13,7 @@ from rag_pipeline.release.manifest import (
     names,
     pointer,
     read_settings,
+    readable,
     record_chats,
 )
 from rag_pipeline.search.pinned import Pinned
@@ -27,7 +28,7 @@ def kept_release(workspace: Workspace) -> str:
     A named `serve` is held back only if the corpus file had it when the release was rolled back.
     """
     content, config = pointer(workspace), workspace.config
-    held = {*content.get("held_back", ())}
+    held = held_builds(workspace)
     if not held or config.serve not in ("best", content.get("serve", config.serve)):
         return ""
     back, again = "", ""
@@ -44,6 +45,15 @@ def kept_release(workspace: Workspace) -> str:
         f"{content['release_id']}{back} is kept: the builds of the present documents and settings "
         f"were rolled back, and a run releases none of them until one changes{again}"
     )
+
+
+def held_builds(workspace: Workspace) -> set[str]:
+    """Return the hashes of the builds that rollbacks hold back."""
+    content = pointer(workspace)
+    held = {*content.get("held_back", ())}
+    if held and "serve" not in content:  # an earlier version recorded digests of releases
+        held |= {released_build(workspace, r) for r in readable(workspace) if r.digest in held}
+    return held
 
 
 def present_builds(workspace: Workspace) -> dict[str, str]:

@@ -29,6 +29,7 @@ from rag_pipeline.release.candidate import (
 from rag_pipeline.release.drift import reference_id
 from rag_pipeline.release.gate import Decision, decide, keep_decision, keep_scores, kept_file
 from rag_pipeline.release.holds import (
+    held_builds,
     kept_release,
     present_builds,
     released_build,
@@ -189,7 +190,7 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
     is_newest = target == names(workspace)[-1]
     present = present_builds(workspace).values()
     replaced, own = (released_build(workspace, each) for each in (serving, release))
-    held = set(seen[0].get("held_back", [])).difference(present if is_newest else ())
+    held = held_builds(workspace).difference(present if is_newest else ())
     moved = {
         "release_id": target,
         "held_back": sorted(held.union([replaced], () if is_newest else present) - {own}),
