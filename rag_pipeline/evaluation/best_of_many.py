@@ -98,20 +98,22 @@ def best_of_many(
 def _estimates(sums: Any, sizes: Any, weights: Any, bags: Any) -> tuple[Any, float]:
     """Return the .632+ estimate for each row of group weights, and the first row's `again`.
 
-    `sums` has shape (groups, configurations). A bag has the number of draws of each group. The
-    weight of the means left out grows from 0.632 to 1 with the relative overfitting: the part of
-    the lead of the best mean over the mean configuration that is lost on the groups left out.
+    `sums` has shape (groups, configurations). A bag has the number of draws of each group. Each
+    group counts once, with its mean over the bags that leave it out. The weight of this mean grows
+    from 0.632 to 1 with the relative overfitting: the part of the lead of the best mean over the
+    mean configuration that is lost on the groups left out.
     """
     means = weights @ sums / (weights @ sizes)[:, None]
     rows, best = np.arange(len(weights)), means.argmax(axis=1)
-    found, asked, again = np.zeros(len(weights)), np.zeros(len(weights)), 0
+    sums_out, times_out, again = np.zeros((len(weights), len(sums))), (bags == 0).sum(axis=0), 0
     for bag in bags:
-        chosen, out = (weights @ (sums * bag[:, None])).argmax(axis=1), bag == 0
-        found += (weights[:, out] @ sums[out])[rows, chosen]
-        asked += weights[:, out] @ sizes[out]
+        chosen = (weights @ (sums * bag[:, None])).argmax(axis=1)
+        sums_out += sums.T[chosen] * (bag == 0)
         again += int(chosen[0] == best[0])
+    counted = weights * (times_out > 0)
+    found = (counted * sums_out / np.maximum(times_out, 1)).sum(axis=1) / (counted @ sizes)
     highest = means[rows, best]
-    lost, lead = highest - found / asked, highest - means.mean(axis=1)
+    lost, lead = highest - found, highest - means.mean(axis=1)
     overfitting = np.clip(lost / np.maximum(lead, 1e-12), 0.0, 1.0)
     weight = (1 - _LEFT_OUT) / (1 - _LEFT_OUT * overfitting)
     return highest - weight * lost, again / len(bags)

@@ -38,7 +38,7 @@ _PRESENCE, _FACTS = "AnswerPresence@5", "EntityRecall"
 _FEW_QUESTIONS = 20
 _LEAST_DIFFERING = 6
 """If only one of two configurations answers six questions, the sign test gives p = 2 / 2 ** 6."""
-LEADERBOARD_VERSION = 7
+LEADERBOARD_VERSION = 8
 
 Against = Mapping[str, Mapping[str, Comparison]]
 """Comparisons by kind of reference (`baseline` or `released`) and by metric."""
