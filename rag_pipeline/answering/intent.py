@@ -55,10 +55,11 @@ _COMPARISON = (
     r"قارن|مقارنة|الفرق|يختلف|تختلف|أي العقدين|أيهما|(?:أطول|أقصر|أعلى|أقل|أكثر)"
     r" (?!من\b).{1,40} من ",
 )
+_CAPITAL = r"[^\W\d_a-zß-öø-ÿ]"
 # Without the look behind, a long word takes a time that grows with the square of its length.
 _NAME = (
-    r"(?<![\w.&-])[^\W\d_a-z][\w.&-]*"
-    r"(?:\s+(?:de\s+|of\s+|the\s+)?(?:[^\W\d_a-z]|\d)[\w.&-]*){0,4}"
+    rf"(?<![\w.&-]){_CAPITAL}[\w.&-]*"
+    rf"(?:\s+(?:de\s+|of\s+|the\s+)?(?:{_CAPITAL}|\d)[\w.&-]*){{0,4}}"
 )
 _SIDE = rf"{_NAME}|\b(?:(?:19|20)\d\d|v(?:ersion )?\d+)\b"
 _SIDES = re.compile(

@@ -93,6 +93,7 @@ def test_bounds_and_words_that_only_sound_alike_are_no_comparison_or_definition(
         ("Is Porto in Portugal?", None),
         ("Welche Prämie gilt in Ulm und in Lyon?", ("Ulm", "Lyon")),
         ("Who works in Ulm and Lyon?", None),
+        ("Quel vent en stage à Brest, et à Lyon ?", ("Brest", "Lyon")),
     ],
 )
 def test_the_two_names_that_a_question_compares(question: str, sides):
