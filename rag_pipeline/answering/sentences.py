@@ -157,6 +157,7 @@ def spans_of(chunk: ScoredChunk) -> list[Span]:
         if cuts:
             spans: list[Span] = []
             for n, (start, end) in enumerate(pairwise([0, *cuts, len(chunk.text)])):
+                start = end - len(chunk.text[start:end].lstrip("]}, \t\r\n"))
                 inner = [(0, end - start)] if n % 2 else _spans_of(chunk.text[start:end])
                 spans += [(start + s, start + e) for s, e in inner]
             return [(s, e) for s, e in spans if any(map(str.isalnum, chunk.text[s:e]))]

@@ -318,7 +318,7 @@ def test_an_object_of_a_json_file_is_one_sentence():
     ]  # fmt: skip
     mixed = replace(chunk, text='{"meta": {"a": 1}, "body": "Open on Monday. Shut on Sunday."}')
     assert [mixed.text[start:end] for start, end in spans_of(mixed)] == [
-        '{"meta":', '{"a": 1}', ', "body": "Open on Monday.', 'Shut on Sunday."}',
+        '{"meta":', '{"a": 1}', '"body": "Open on Monday.', 'Shut on Sunday."}',
     ]  # fmt: skip
     long = replace(chunk, text='{"a": "' + "x" * 300 + '"}')
     assert spans_of(long) == [(0, 309)], "no object is short"

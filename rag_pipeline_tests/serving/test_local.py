@@ -4,12 +4,15 @@ import json
 import os
 import socket
 import tempfile
+from io import StringIO
 from pathlib import Path
 
 import httpx
 import pytest
+from rich.console import Console
 
 from rag_pipeline.assistant import open_assistant
+from rag_pipeline.cli.commands import asking
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.serving import local
 from rag_pipeline.serving.app import build_app
@@ -97,6 +100,26 @@ def test_another_file_folder_version_or_variable_finds_no_server(
     assert ask_server(built_file, "search", ASKED) is not None
     assert not serves_earlier_file(built_file)
     assert ask_server(built_file, "search", {**ASKED, "where": "sleep(9)"}) is None, "an error"
+
+
+@pytest.mark.parametrize(
+    ("no_server", "quiet", "terminal", "shown"),
+    [
+        (False, False, True, True),
+        (True, False, True, False),
+        (False, True, True, False),
+        (False, False, False, False),
+    ],
+)
+def test_a_slow_command_names_the_server_on_a_terminal(
+    built_file, monkeypatch, no_server, quiet, terminal, shown
+):
+    errors = Console(file=StringIO(), force_terminal=True)
+    output = Console(file=StringIO(), force_terminal=terminal, quiet=quiet)
+    for name, value in (("errors", errors), ("console", output), ("_SLOW_SECONDS", -1.0)):
+        monkeypatch.setattr(asking, name, value)
+    assert asking._answered(built_file, no_server, "search", ASKED)["chunks"]
+    assert ("answers such commands faster" in errors.file.getvalue()) == shown
 
 
 def test_a_dead_or_suspended_server_and_a_foreign_folder_are_passed_over(
