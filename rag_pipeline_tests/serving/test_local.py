@@ -114,12 +114,13 @@ def test_another_file_folder_version_or_variable_finds_no_server(
 def test_a_slow_command_names_the_server_on_a_terminal(
     built_file, monkeypatch, no_server, quiet, terminal, shown
 ):
-    errors = Console(file=StringIO(), force_terminal=True)
+    told = StringIO()
+    errors = Console(file=told, force_terminal=True)
     output = Console(file=StringIO(), force_terminal=terminal, quiet=quiet)
     for name, value in (("errors", errors), ("console", output), ("_SLOW_SECONDS", -1.0)):
         monkeypatch.setattr(asking, name, value)
     assert asking._answered(built_file, no_server, "search", ASKED)["chunks"]
-    assert ("answers such commands faster" in errors.file.getvalue()) == shown
+    assert ("answers such commands faster" in told.getvalue()) == shown
 
 
 def test_a_dead_or_suspended_server_and_a_foreign_folder_are_passed_over(

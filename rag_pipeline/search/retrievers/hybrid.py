@@ -50,7 +50,7 @@ class HybridRetriever(TermRetriever):
     name a document. Each search finds `candidates` chunks, or `k` chunks if `k` is larger.
     """
 
-    code_version = 7
+    code_version = 8
     method: Literal["hybrid"]
     fusion: Literal["rrf", "weighted"] = "weighted"
     dense_weight: float = Field(default=0.6, ge=0.0)
