@@ -1,7 +1,6 @@
 """Turn a sentence into a question, by the first form of its language that fits the sentence."""
 
 import re
-from collections.abc import Collection
 
 from rag_pipeline.questions.forms import ENGLISH, Asked, is_vague
 from rag_pipeline.questions.german_forms import GERMAN, PHRASE, german
@@ -21,57 +20,34 @@ _RUNS_ON = re.compile(
     r"werden|kann)\b"
 )
 """The start of a further statement. An answer that runs on says more than the question asks."""
-_THINKS = re.compile(
-    r"\b([A-Z][\w-]+(?: [A-Z][\w-]+){0,2}) (?:hereby |further |also |expressly )?"
-    r"(?:agrees|acknowledges|understands|wishes|desires|believes|knows|decides|confirms|warrants|"
-    r"undertakes|intends)\b"
-)
-"""A name before a verb of thought or speech. Only persons and organizations have such verbs."""
-_PRONOUNS = frozenset("I He She It We You They This That Who Er Es Sie Wir Ich Wer".split())
-_TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Mayor|Herr|Frau)\.? (?:[A-ZÄÖÜ][\w’-]+ )?[A-ZÄÖÜ][\w’-]+")
-_LISTED = re.compile(
-    r"^\W*(?:from|to|cc|present|attend\w+|participants|chair|minutes|teilnehm\w+|anwesend\w*|leitung|"
-    r"protokoll|von|an)\W*:(.*)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_WHOLE_NAME = re.compile(r"\b([A-ZÄÖÜ][\wé’-]+) ([A-ZÄÖÜ][\wé’-]+)\b(?=[^\w.]|$)")
 _FEWEST_WORDS = 4
 _FULL_NAME = re.compile(r"[A-Z]\w+ [A-Z]")
 _LETTER = re.compile(r"(?<![\w’'.-])[b-hj-z](?![\w’'.-])")
 """A letter that stands alone: a symbol, or the rest of a word."""
 
 
-def persons_in(text: str) -> set[str]:
-    """Return the names in heads of mails and minutes, after titles, and before verbs of thought."""
-    found = set(_THINKS.findall(text)) | set(_TITLED.findall(text))
-    for line in _LISTED.findall(text):
-        for first, last in _WHOLE_NAME.findall(line):
-            found |= {f"{first} {last}", first}
-    return found - _PRONOUNS
-
-
 def _is_whole(sentence: str, asked: Asked) -> bool:
     """Return whether an answer refers to no other sentence, has content, and is one statement."""
-    answer = sentence[asked.answer : asked.end].rstrip(".")
+    answer = sentence[asked.answer :].rstrip(".")
     if _ELSEWHERE.search(sentence, asked.answer) or answer.startswith(","):
         return False
-    if asked.kind not in ("statement", "definition") or asked.end is not None:
+    if asked.kind not in ("statement", "definition"):
         return True
     has_content = len(answer.split()) >= _FEWEST_WORDS or _FULL_NAME.search(answer)
     return bool(has_content) and not _RUNS_ON.search(answer)
 
 
-def asked_of(sentence: str, language: str, about: str, persons: Collection[str]) -> Asked | None:
+def asked_of(sentence: str, language: str, about: str) -> Asked | None:
     """Return the question that a sentence answers, or None if no form makes a clear question.
 
     The sentence begins in lower case, unless its first word is a name. `about` is the title of its
-    document and the heading of its section. `persons` are the names of persons in the document.
+    document and the heading of its section.
     """
     for pattern, make in _FORMS.get(language, ()):
         found = pattern.fullmatch(sentence.rstrip(". "))
         asked = make(found) if found else None
         parts = found.groupdict(default="") if found else {}
-        if asked is None or parts.get("person", "") not in ("", *persons):
+        if asked is None:
             continue
         is_said = _is_whole(sentence, asked) and not _LETTER.search(asked.question)
         return asked if is_said and not is_vague(parts.get("s", ""), about) else None

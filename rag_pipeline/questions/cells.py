@@ -192,7 +192,11 @@ def _is_head(cells: Sequence[str]) -> bool:
 
 
 def _is_name(cell: str) -> bool:
-    plain = re.search(r"[^\W\d_]{3}", cell) and not re.search(r"[\"“”„|@:]|!\[|^[/-]", cell)
+    plain = (
+        cell not in dictionary("en")
+        and re.search(r"[^\W\d_]{3}", cell)
+        and not re.search(r"[\"“”„|@:]|!\[|^[/-]", cell)
+    )
     return bool(plain) and len(cell) <= _LONGEST and not (_SUM.fullmatch(cell) or quantities(cell))
 
 
@@ -222,7 +226,10 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
     """
     if _CURRENCY.fullmatch(heading.strip()):
         return f"what is the amount in {heading.strip()} for “{name}”"
-    words = [w if w.isupper() or re.search(r"\d", w) else w.lower() for w in _heading(heading)]
+    words = [
+        w if w.isupper() or re.search(r"[\d_]|[a-z][A-Z]", w) else w.lower()
+        for w in _heading(heading)
+    ]
     words = words[-1:] + words[:-1] if re.fullmatch(r".+ (?:19|20)\d\d", " ".join(words)) else words
     last, shown = (words[-1].lower() if words else ""), " ".join(words)
     called = name if is_person and _PERSON.fullmatch(name) else f"“{name}”"

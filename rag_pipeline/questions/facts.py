@@ -17,8 +17,9 @@ from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import headings, headings_above
-from rag_pipeline.questions.asking import asked_of, persons_in
+from rag_pipeline.questions.asking import asked_of
 from rag_pipeline.questions.cells import asked_cells, unmarked
+from rag_pipeline.questions.forms import is_vague
 from rag_pipeline.questions.sections import (
     HEADING,
     OUTSIDE,
@@ -55,7 +56,7 @@ COMPANY = (
 )
 """Last words of the names of companies and institutions."""
 _STEP = re.compile(
-    r"(?<=[.;:] )(?:\d{1,2}\.)+\d{0,2} (?=[A-ZÄÖÜ])"
+    r"(?<=[.;:] )(?:(?:\d{1,2}\.)+\d{0,2}|\(?[a-z][.)]) (?=[A-ZÄÖÜ])"
     r"(?!Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)"
 )
 """The number of a step or clause inside a section, unless it is the day of a month."""
@@ -81,9 +82,10 @@ _ENTRY = re.compile(
 """An entry of a list of options, variables or settings: "-a, --all" and its first paragraph."""
 _DEFAULT = re.compile(
     r"(?:\b(?:[Dd]efaults? (?:value )?(?:is|to)|[Dd]efault:|(?:Standard(?:wert)?|Voreinstellung|"
-    r"Vorgabe) ist|Standardmäßig) |\([Dd]efault:? )"
-    r"(?P<value>(?!the same|wird|werden|sind|ist)[“\"'‘»„]?[\w./*-]+?(?: [\w./*-]+?){0,4}?"
-    r"[”\"'’«“]?)(?!, (?:or|oder|if|falls|unless)\b)(?=[,;)]| \(|\.?$|\.\s)"
+    r"Vorgabe) ist|Standardmäßig) |\([Dd]efault:? +)"
+    r"(?P<value>(?!the same|wird|werden|sind|ist)[“\"'‘»„]?(?:[\w./*-]|,(?=\w))+?"
+    r"(?: [\w./*-]+?){0,4}?[”\"'’«“]?)(?!, (?:[A-Z]|\S+(?:,|\.?$)|(?:or|oder|if|falls|unless)\b))"
+    r"(?=[,;](?:\s|$)|\)|\.?$|\.\s)"
 )
 """The statement of a default value in the text of an entry."""
 _TERM = re.compile(
@@ -109,6 +111,9 @@ _LED = re.compile(
 )
 """Words before a clause that is a sentence by itself: "However, …", "Each party agrees that …"."""
 _SHORT = re.compile(r"(?P<long>(?:[\w’'-]+ ){2,9})\((?P<short>[A-Z][A-Za-z&-]{0,6}[A-Z])s?\)")
+_ONE_OF_MANY = re.compile(
+    r"\bthe ([\w-]+ (?:option|flag|parameter|argument|keyword|setting|field))\b"
+)
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINKS = {*"of the and for in to on a an with by der die das des und für von zur zum".split()}
 READ = ("en", "de")
@@ -172,7 +177,6 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         if is_alone and is_about(topic if is_titled or not is_marked else "", prose, language):
             section = document.document_id, begin, past, body
             yield StatedFact("section", *section, (0, len(body)), subject=topic, question=asking)
-    persons = tuple(persons_in(text))
     for start, end in spans:
         raw, last = text[start:end], before
         before = raw
@@ -211,11 +215,10 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
                 sentence = sentence[:1].lower() + sentence[1:]
             elif first not in ("Herr", "Frau"):
                 continue
-        if not (is_acting := sentence.startswith(persons)):
-            sentence = _small(sentence, is_small)
+        sentence = _small(sentence, is_small)
         found = document.document_id, begin, end, sentence
         about = f"{heading} {document.title}"
-        own = _of_sentence(found, about, document, persons, is_acting, language)
+        own = _of_sentence(found, about, document, language)
         named = _section_at(document, begin) if is_markdown else heading
         yield from (replace(fact, section=named) for fact in own)
 
@@ -232,8 +235,6 @@ def _of_sentence(
     found: tuple[str, int, int, str],
     about: str,
     document: Document,
-    persons: tuple[str, ...],
-    is_acting: bool,
     language: str,
 ) -> Iterator[StatedFact]:
     """Yield the facts of a sentence. `found` has its document, offsets and text."""
@@ -247,10 +248,12 @@ def _of_sentence(
         if re.match(rf" (?:(?:the|this|an?) )?{defined[1]}\b", sentence[defined.end() :], re.I):
             return  # "“Agreement” means this Agreement as amended"
         yield StatedFact("definition", *found, meaning, about, subject=defined[1])
-    elif not quantities_said or is_acting:
-        asked = asked_of(sentence, language, about, persons)
-        if asked and (asked.end or not quantities_said):
-            value = (asked.answer, asked.end or len(sentence))
+    elif not quantities_said:
+        asked = asked_of(sentence, language, about)
+        option = _ONE_OF_MANY.search(asked.question) if asked else None
+        is_one = not option or document.text.count(option[1]) < 2
+        if asked and is_one and not (asked.kind == "rule" and is_vague(asked.question, known)):
+            value = (asked.answer, len(sentence))
             yield StatedFact(asked.kind, *found, value, about, question=asked.question)
 
 
@@ -271,6 +274,8 @@ def _entries(document: Document, language: str) -> Iterator[StatedFact]:
     for found in (*entries, *topics):
         name, said = found["name"], plain(found["text"])
         is_whole = is_said(said, language) and said[-1] != ":" and not OUTSIDE.search(said)
+        if re.search(r"(?i)\b(?:same as|like|similar to|wie) -|^(?:Nur diese|Only these) ", said):
+            continue
         if found.re is _TERM and re.search(r"\b[Dd]ies\w* (?!Eigensch|Option|Einst|Funkt)", said):
             continue
         # Help that a block of code prints may be of another program.
@@ -324,10 +329,14 @@ def _long_form(said: re.Match[str]) -> Span | None:
     letters = [c for c in said["short"] if c.isupper()]
     start = said.end("long")
     for word in reversed(list(re.finditer(r"[\w’']+", said["long"]))):
-        if letters and word[0][0].upper() == letters[-1]:
+        is_link = word[0].lower() in _LINKS
+        if letters and word[0][0].upper() == letters[-1] and not (is_link and len(letters) == 1):
             letters.pop()
             start = said.start() + word.start()
-        elif word[0] not in _LINKS or not letters:
+        elif not is_link or not letters:
+            # "Business Confidential Information (CI)" lacks the first initial.
+            is_part = not letters and not is_link and word[0][0].isupper()
+            letters += "?" if is_part and said.string[start].isupper() else ""
             break
     return (start, said.end("long") - 1) if not letters and said["short"].isupper() else None
 

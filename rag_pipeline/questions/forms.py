@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from rag_pipeline.loading.quality import dictionary
+
 FormKind = Literal["definition", "statement", "rule"]
 
 MOST_WORDS = (11, 18)
@@ -42,7 +44,8 @@ POINTING = re.compile(
 )
 """Words that refer to another sentence. A question must not hold them."""
 _UNCLEAN = re.compile(
-    r"[:;“”„\"()\[\]«»]|\s[-–—]\s|\b(?:of|to|for|in|on|upon|with|by|from|at|as|and|or|the|an?|"
+    r"[:;“”„\"()\[\]«»]|\s[-–—]\s|\bfor reason of\b|\bthe (?:first|second)$|"
+    r"\b(?:of|to|for|in|on|upon|with|by|from|at|as|and|or|the|an?|"
     "same)$"
 )
 _ACTS = (
@@ -74,14 +77,13 @@ _NOUNS_AND = re.compile(
 class Asked(NamedTuple):
     """A question about a sentence, without the question mark.
 
-    `kind` is the kind of the sentence's form. The answer is the part of the sentence between the
-    offsets `answer` and `end`. If `end` is None, the part ends with the sentence.
+    `kind` is the kind of the sentence's form. The answer is the rest of the sentence from the
+    offset `answer`.
     """
 
     kind: FormKind
     question: str
     answer: int
-    end: int | None = None
 
 
 def is_subject(words: str) -> bool:
@@ -116,7 +118,8 @@ def is_clause(words: str) -> bool:
 
 
 _ONE_NOUN = re.compile(
-    r"(?:.+ (?:of|to|for|in|on|by|with) )?(?:the|these) (?:(?:default|underlying|current|actual|"
+    r"(?:.+ (?:of|to|for|in|on|by|with|within|into|from|at) )?"
+    r"(?:the|these) (?:(?:default|underlying|current|actual|"
     r"whole|entire|possible|first|second|last|other|two|three|four) )?([a-z-]+)|"
     r"(?:der|die|das) (?!\w+er(?:in)?$)(\w{,9})"
 )
@@ -138,7 +141,7 @@ def _is_a(found: re.Match[str]) -> Asked | None:
     is_term = words[0] in ("a", "an") or all(w[0].isupper() for w in words)
     if not is_term or not is_subject(found["s"]) or re.match(r"[A-Z]+ies\b", found["s"]):
         return None
-    if words[1:2] in (["related"], ["similar"], ["typical"]):
+    if words[1:2] and words[1] in "related similar typical alternative different simple".split():
         return None
     if words[0] in ("a", "an") and not found["o"].startswith("a"):
         return None  # "A simple example is the sum of …" defines nothing.
@@ -151,7 +154,9 @@ def _barred(found: re.Match[str]) -> Asked | None:
         return None
     if " never " in found[0] and verb in _BE.split("|"):
         return None  # A habit is no rule: "Are hand-held phones used while driving?"
-    if verb == "does" and re.search(r" and \w+s\b", rest):
+    head = re.split(r" (?:of|to|for|in|on|at|with|from|by) ", found["s"])[0]
+    is_many = re.search(r"[^sui]s$", head) and head.split()[-1][:-1].lower() in dictionary("en")
+    if verb == "does" and (is_many or re.search(r" and \w+s\b", rest)):  # "JSON Schemas does not"
         return None
     if re.search(
         r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely|unless|but)\b|"
@@ -170,52 +175,10 @@ def _barred(found: re.Match[str]) -> Asked | None:
     return Asked("rule", f"{verb} {found['s']} {rest}", 0)
 
 
-def _who(found: re.Match[str]) -> Asked | None:
-    rest = found["rest"]
-    if (
-        not is_clause(rest)
-        or len(rest.split()) < 4
-        or re.search(
-            r"\b(?:its|their|his|her|your|my|me|not|and to|and \w+(?:s|ed)|"
-            r"only|solely|exclusively)\b",
-            rest,
-        )
-        or found["person"].removeprefix("the ").casefold() in rest.casefold()
-    ):
-        return None
-    verb = found["v"]
-    if verb in ("shall", "agrees to"):
-        verb = "must" if verb != "shall" or DUTY.match(rest) else "will"
-    return Asked("statement", f"who {verb} {rest}", found.start("person"), found.end("person"))
-
-
-def _passive(template: str) -> Callable[[re.Match[str]], Asked | None]:
-    def make(found: re.Match[str]) -> Asked | None:
-        if not is_subject(found["s"]) or not is_clause(found["rest"]):
-            return None
-        said = {name: words or "" for name, words in found.groupdict().items()}
-        said["v"] = said["v"].replace("shall", "will")
-        question = template.format(**said)
-        return Asked("statement", " ".join(question.split()), found.start("o"))
-
-    return make
-
-
 _BE = "is|are|was|were"
-_ASIDE = "(?:[,;] (?:provided|unless|except|but|so|whether|including|in the same) .*)?"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
-    (rf"(?P<s>.+?) (?P<v>{_BE}|shall|will)(?P<be> be)? (?P<rest>governed)"
-     r"(?: by,? and (?:\w+ ){1,4}in accordance with,?| by) (?P<o>(?!\w+ing\b)\w.+)",
-     _passive("what {v} {s}{be} {rest} by")),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
     (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|does|do) ?(?:not|"
      r"never) (?P<rest>[a-z][^,;]*?)"
      r"(?:[,;] (?:provided|unless|except|and|but|so)\b.*)?", _barred),
-    (r"(?P<person>[A-Z][\w.’-]*(?: [A-Z][\w’-]+){0,2}) (?P<v>will|can|wrote|sent|took|gave|made|"
-     r"brought|bought|met|led|found|kept|(?!is|was|has|does|thinks|feels|likes|wants|needs|knows|"
-     r"says|asks|asked|hopes|explained|reported|said|noted|thanked|proposed)[a-z]{2,}(?:s|ed)) "
-     rf"(?P<rest>(?!that\b|be\b)[a-z][^,;]*){_ASIDE}", _who),
-    (r"(?:the )?(?P<person>[A-Z].*?) (?P<v>shall|must|may|agrees to|is (?=responsible|liable|"
-     r"entitled)|(?:will|shall) (?=be (?:responsible|liable))) ?"
-     rf"(?P<rest>[a-z][^,;]*){_ASIDE}", _who),
 )  # fmt: skip

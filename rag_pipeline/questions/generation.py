@@ -34,7 +34,7 @@ _ENTITY: dict[FactKind, str] = {
     "percentage": "PERCENTAGE",
 }
 _SEED = 15
-RULES = 2
+RULES = 3
 """The version of the rules, in the metadata of each question."""
 _TRIED = 3
 """Maximum number of wordings of a fact that are tried, with or without its document's name."""
@@ -46,7 +46,7 @@ _MOST_TRIED = 6
 _LISTED: tuple[FactKind, ...] = ("option", "default", "abbreviation", "section")
 """Kinds of facts that some documents list by the hundred, and whose questions are alike."""
 _FEW = 50
-"""`_LISTED` kinds fill up to this many questions, or at most a third of more questions."""
+"""`_LISTED` kinds fill up to this many questions, or at most half of more questions."""
 _ALIKE = 0.8
 """Sentences of a document with more than this Jaccard similarity of words get one question."""
 _ASKED_ALIKE = 3
@@ -139,7 +139,7 @@ def make_questions(
             if len(rows) >= wanted:
                 break
         progress(read + len(tried), read + len(tried))
-        rows += listed[: min(wanted - len(rows), max(len(rows) // 2, _FEW - len(rows)))]
+        rows += listed[: min(wanted - len(rows), max(len(rows), _FEW - len(rows)))]
         of_two = starmap(_row_of_two, questions_of_two(facts, names, certifier, Random(_SEED)))
         absent = unanswerable_questions(facts, documents, names, certifier, Random(_SEED))
         of_none = (made_row(q, q, [], None, [UNANSWERABLE, sort]) for q, sort in absent)

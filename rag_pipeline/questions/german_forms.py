@@ -121,20 +121,12 @@ def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | N
         ):
             return None
         question = " ".join(template.format(**parts).split())
-        if "person" in parts:
-            return Asked(kind, question, found.start("person"), found.end("person"))
         return Asked(kind, question, found.start("o") if kind != "rule" else 0)
 
     return make
 
 
 GERMAN: tuple[tuple[FormKind, str, str], ...] = (
-    ("statement", r"(?P<person>[A-ZÄÖÜ][\w.-]*(?: [A-ZÄÖÜ][\w-]+){0,2}) "
-     r"(?P<v>(?!ist|hat|mit|sagt|fragt|meint)[a-zäöüß]{2,}te?|wird|kann|soll|muss|holt) "
-     r"(?P<rest>[^,]{8,})", "wer {v} {rest}"),
-    ("statement", r"(?P<rest>(?:die|das|den|der|um|für|über) [^,]{4,70}) (?P<v>übernimmt|übernahm|"
-     r"leitet|leitete|betreut|organisiert|macht|hält|hat|führt|kümmert sich|entscheidet) "
-     r"(?P<person>[A-ZÄÖÜ][\w.-]*(?: [A-ZÄÖÜ][\w-]+){0,2})", "wer {v} {rest}"),
     ("statement", "SUBJECT (?P<v>dient|dienen) (?P<o>(?:der|dem|zum|zur|dazu)[ ,].+)",
      "wozu {v} {s}"),
     ("statement", "SUBJECT (?P<v>besteht|bestehen) (?P<o>aus .+)", "woraus {v} {s}"),

@@ -46,6 +46,7 @@ _NUMBER = re.compile(
     re.I,
 )
 """The number of a section at the start of its page: "8.2. Names"."""
+_PERSON = re.compile(r"[A-Z][\w’-]+(?: [A-Z]\.)+(?: [A-Z][\w’-]+){1,2}")
 _PART = re.compile(
     r"[A-Z]?[^\W\d_A-Z]+|(?:[A-Z][a-z]{2,}){2,3}|[A-Z]{2,6}|(?:19|20)\d\d|[A-Z]?[^\W\d_A-Z]+-[^\W\d_]+|&"
 )
@@ -125,7 +126,11 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
             shown = (word.capitalize(), word) if len(word) <= 7 else (word.capitalize(),)
             shown = shown if word.isupper() else (word.capitalize(), word)
             written = (n for n in shown if not n.islower())
-            if word.isupper() and re.search(rf"[\"“]{word}[\"”]", document.text):
+            defined = rf"(\b(?:{COMPANY})\b[^\"“]{{,60}})?[\"“]{word}[\"”]"
+            if word.isupper() and (short := re.search(defined, document.text)):
+                if short[1]:  # The text calls the company by it.
+                    yield word
+                    return
                 continue  # an abbreviation that the document defines
             # At the start of a line, any word has a capital.
             inside = (n for n in written if re.search(rf"(?<=[\w,;] ){n}\b", document.text))
@@ -171,6 +176,20 @@ def _in_small_letters(word: str) -> str:
     return word if is_code and not is_known else word.title()
 
 
+def _own_name(document: Document, title: str) -> str:
+    """Return the name of a program that its README's title, such as a slogan, lacks, or ""."""
+    path = PurePosixPath(document.document_id)
+    name = readable_name(path.parent.name if path.stem.casefold() == "readme" else path.name)
+    is_known = dictionary("en").issuperset(name.casefold().split())
+    if is_known or (title and path.suffix not in (".md", ".rst")):
+        return ""
+    spelt = "[ _-]".join(map(re.escape, name.split()))
+    if re.search(spelt, title, re.IGNORECASE):
+        return ""
+    used = Counter(re.findall(rf"(?<![\w./-]){spelt}(?![\w/-])", document.text, re.IGNORECASE))
+    return max(used, key=lambda word: used[word]) if used.total() > 2 else ""
+
+
 def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
     shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", document.title))
     shown = re.sub(r"^\W*title:\s+", "", shown, flags=re.IGNORECASE)
@@ -190,7 +209,12 @@ def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
         title = title if " " in title else ""
     title = _NUMBER.sub("", title)
     is_empty = EMPTY_HEADINGS.issuperset(title.casefold().split()) or _NO_TITLE.match(title)
-    if title and (title[-1] not in ".!?" or _FORM.search(title)) and not is_empty:
+    by = rf"(?:\bby|\bauthors?:?)\s+{re.escape(title)}$"
+    is_signed = re.search(by, document.text[:_HEAD], re.IGNORECASE | re.MULTILINE)
+    is_person = is_signed or title == document.metadata.get("author") or _PERSON.fullmatch(title)
+    if own := _own_name(document, "" if is_person else title):
+        return [f"“{own}”"]
+    if title and not is_person and (title[-1] not in ".!?" or _FORM.search(title)) and not is_empty:
         return [f"“{title}”"]
     name = readable_name(document.document_id)
     is_same = name.casefold() == title.casefold()

@@ -71,4 +71,4 @@ class StatedFact:
         if self.quantity:
             bound, rate = _BOUND.search(self.sentence[:start]), _RATE.match(self.sentence, end)
             start, end = bound.start() if bound else start, rate.end() if rate else end
-        return self.sentence[start:end].strip()
+        return re.sub(r"\.{2,}$", ".", self.sentence[start:end].strip())

@@ -118,6 +118,13 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
             ("wie lautet die Antwort von KERN_CRIT", "Zustände mit Fehlern"),
             ("wie lautet die Antwort von KERN_INFO", "Nur zur Information"),
         }),
+        # An identifier keeps its capitals, and a common word names no row.
+        ("load.md", "text/markdown", BOATS.replace("Power (hp)", "maxLoad value"), {
+            ("what is the size of “Shed”", "large"),
+            ("what is the size of “Pontoon”", "small"),
+            ("what is the maxLoad value for “Loft”", "9"),
+        }),
+        ("words.md", "text/markdown", BOATS.lower(), set()),
         ("model.md", "text/markdown", MODEL, set()),
         # A first row of sentences is no head, and a picture is neither name nor answer.
         ("keys.md", "text/markdown", KEYS, set()),

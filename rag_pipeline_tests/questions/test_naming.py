@@ -43,6 +43,13 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("view.txt", "CREATE VIEW(7)  SQL  CREATE VIEW(7)", "Quiet.", ["“create view”"]),
         ("i.md", "Oars 🚀", "Doors are closed.", ["“Oars”"]),
         ("tmux.org", "#+TITLE: Colours of tmux", "True colour works.", ["“Colours of tmux”"]),
+        # The short form that the text uses, a person, and the program below a slogan.
+        ("VERO_NDA.txt", "", "In favour of Halvorsk Marine, Inc. (“VERO”). We trust VERO.",
+         ["VERO’s NDA", "the VERO NDA"]),
+        ("gnot.pdf", "Dan E. Kell", "Doors are closed.", ["the file “gnot”"]),
+        ("signed.pdf", "Ada Falk", "A guide\nby Ada Falk\n", ["the file “signed”"]),
+        ("xcount_tool.md", "Counting, for Everyone", "Get xcount-tool. Run xcount-tool or xcount-tool.",
+         ["“xcount-tool”"]),
         ("j.md", "Staff Handbook", "The rules that Pedal & Quay GmbH gives.",
          ["Pedal & Quay’s staff handbook", "the Pedal & Quay handbook"]),
     ],

@@ -81,9 +81,7 @@ SENTENCES: dict[str, set[str]] = {
     "The mode t supports three small parts of a box.": set(),
     "The red valve specifies three small parts of a box.": set(),
     "The contract shall be governed by, and construed in accordance with the laws of Iowa.": set(),
-    "This Supply Agreement shall be governed by the laws of Iowa.": {
-        "What will the Agreement be governed by?"
-    },
+    "This Supply Agreement shall be governed by the laws of Iowa.": set(),
     "The Agreement may be amended only by a paper that both parties sign.": set(),
     "The Agreement shall expire two (2) years from the first delivery.": {
         "How long after the first delivery will the Agreement expire?"
@@ -91,9 +89,7 @@ SENTENCES: dict[str, set[str]] = {
     "The Buyer agrees that the Tenant may not keep animals in the flat.": {
         "May the Tenant keep animals in the flat?"
     },
-    "Halvorsk agrees. Halvorsk shall return every sample to the owner of the mine.": {
-        "Who must return every sample to the owner of the mine?"
-    },
+    "Halvorsk agrees. Halvorsk shall return every sample to the owner of the mine.": set(),
     "The rubber seal was tested in April 1968 at the mine.": {
         "When was the rubber seal tested at the mine?"
     },
@@ -122,12 +118,8 @@ SENTENCES: dict[str, set[str]] = {
     "The board approved a yearly budget of 4,000 GBP for tools.": {
         "How much is the yearly budget for tools?"
     },
-    "Present: Luis Prado, Ada Falk\n\nLuis will unplug the old rack on Saturday morning.": {
-        "Who will unplug the old rack on Saturday morning?"
-    },
-    "Dr Bevan orders the vaccines every Monday morning.": {
-        "Who orders the vaccines every Monday morning?"
-    },
+    "Present: Luis Prado, Ada Falk\n\nLuis will unplug the old rack on Saturday morning.": set(),
+    "Dr Bevan orders the vaccines every Monday morning.": set(),
     "Dr Bevan treated him with an injection of salt.": set(),
     "Dr Bevan explained that the costs are too high.": set(),
     "Descale the boiler every three months.": {"How often should you descale the boiler?"},
@@ -188,6 +180,10 @@ ODD = (
     "Name: tool\nVersion: 3.1.6\nSummary: A tool for 30 days\n\n# Version: 3.1.6\n\nIt is new.\n",
     "The Buyer may reject a load if ten percent (10%) of the fruit is bruised.\n",
     "The details of the performance may be found here.\n",
+    "The wax option is not used for screens. The wax option is new and red.\n",
+    "JSON Schemas does not support any other key type than strings for objects.\n",
+    "An alternative approach to wax is a bath of oil in the sun.\n",
+    f"# Guide\n\nNew lines of text are not allowed within the wax.\n\n{'It is red. ' * 300}\n",
     "Furthermore you can prevent the collection of data by a setting.\n",
     "El inquilino debe pagar 500 euros al propietario durante los primeros 30 días del año.\n",
 )
@@ -243,10 +239,8 @@ GERMAN = {
     "Der Verein zahlt dem Trainer 40 Euro pro Stunde.": (
         "Wie viel zahlt der Verein dem Trainer pro Stunde?"
     ),
-    "Frau Demir bestellt neue Schlösser für den Keller.": (
-        "Wer bestellt neue Schlösser für den Keller?"
-    ),
-    "Die Leitung der Schule übernimmt Frau Vogel.": "Wer übernimmt die Leitung der Schule?",
+    "Frau Demir bestellt neue Schlösser für den Keller.": None,
+    "Die Leitung der Schule übernimmt Frau Vogel.": None,
     "Der Anteil der Windkraft lag bei 38 Prozent.": "Wie hoch war der Anteil der Windkraft?",
     "Die Praxis ist vom 4. bis zum 15. August 2025 geschlossen.": None,
     "Der Mieter darf keine Hunde in der Wohnung halten.": None,
