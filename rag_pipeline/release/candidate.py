@@ -117,11 +117,10 @@ def _choose_best(
     measured_in = f"in {metric} ({mean:.4f} over {queries})"
     reason = f"{best} is the best of {configurations} {measured_in}"
     if len(used) > 1:
-        together = f"{', '.join(used[1:])}{' taken together' if len(used) > 2 else ''}"
-        reason = (
-            f"none of {configurations} is surely better than {best} {measured_in}; it leads in "
-            f"{together}"
-        )
+        reason = f"none of {configurations} is surely better than {best} {measured_in}"
+        known = [m for m in used if mean_of_known(measured[best].get(m, {}).values()) is not None]
+        if len(known) > 1:  # the sum of all means decides among the last ones
+            reason += f", so {', '.join(known)} decided together"
     if left_out:
         reason += f"; {left_out} lack it for too many queries"
     return config.configuration(best), [reason, *notes]
