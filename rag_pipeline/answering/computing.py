@@ -141,7 +141,7 @@ def _beyond(table: Table, limit: str, sign: int) -> tuple[Row, ...]:
     own, *_ = sorted({*numeric} - {*named}, key=lambda n: (abs(n - named[0]), n))
     pairs = zip(table.rows, columns[own], columns[named[0]], strict=True)
     beyond = (row for row, a, b in pairs if a is not None and b is not None and (a - b) * sign > 0)
-    return tuple(beyond)[:MOST_ROWS]
+    return tuple(beyond)
 
 
 def asks_for_extreme(question: str) -> bool:

@@ -24,6 +24,7 @@ from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.reading import multilingual
 from rag_pipeline.answering.sentences import Sentence, spaced
 from rag_pipeline.answering.tables import (
+    MOST_ROWS,
     DocumentOf,
     Found,
     ScoredRows,
@@ -312,7 +313,7 @@ def _table_answer(
     for one in rows:
         document = document_of(one.chunk)
         assert document is not None
-        spans += [(one.chunk, document, (row.start, row.end)) for row in one.rows]
+        spans += [(one.chunk, document, (row.start, row.end)) for row in one.rows[:MOST_ROWS]]
         if one.table.head is not None:
             heads.append((one.chunk, document, (one.table.head.start, one.table.head.end)))
     return _answer(ranked, filter(None, [said(question, rows)]), spans + heads)

@@ -93,6 +93,7 @@ def confidence_said(question: str, answered: bool, confidence: float | None) -> 
     """Return a sentence about a confidence, with advice if it is not high, or "" for None."""
     if confidence is None:
         return ""
+    confidence = round(confidence, 2)  # as it is shown
     word = next(word for least, word in _CONFIDENCES if confidence >= least)
     sentence = (CONFIDENCE if answered else CHANCE).format(word, f"{confidence:.2f}")
     is_doubtful = answered and confidence < HIGH

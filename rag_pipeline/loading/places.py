@@ -33,7 +33,7 @@ _FIRST_PERSON = re.compile(
 )
 _QUOTED_LINE = re.compile(r"^\s*>.*", re.M)
 _EARLIER = re.compile(
-    r"^(?:[*_]*(?:From|Von|De)[*_ ]*:|-{5,} ?\w|"
+    r"^(?:[*_]*(?:From|Von|De)[*_\s]*:|-{5,} ?\w|"
     r".*(?:wrote|schrieb|écrit|escribió)[^\n:]{,80}:\s*+(?!>))",
     re.M,
 )

@@ -162,6 +162,13 @@ def test_rows_below_or_above_the_limit_in_a_column_answer(question, beers):
         assert head.text == "| Beer | Town | Year | Quantity | Minimum |"
 
 
+def test_a_count_of_rows_below_a_limit_counts_unquoted_rows():
+    rows = "\n".join(f"| Beer {n} | {n} | 40 |" for n in range(50))
+    text = f"| Beer | Quantity | Minimum |\n| --- | --- | --- |\n{rows}"
+    given = answered("How many beers are below their minimum?", text)
+    assert given.text.startswith("40 rows\n") and len(given.citations) == 31
+
+
 def test_the_title_in_the_first_row_of_a_sheet_is_no_head():
     (table,) = tables_of(Document("a", "", STOCK))
     assert table.head and table.head.cells == ("Beer", "Town", "Year", "Quantity", "Minimum")

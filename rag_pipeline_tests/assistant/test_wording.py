@@ -33,5 +33,6 @@ def test_a_confidence_is_said_in_words_with_advice():
     assert confidence_said("Who pays?", True, 0.9) == "Confidence: high (0.90)"
     unsure = "Confidence: medium (0.89); compare it with the source"
     assert confidence_said("Who pays?", True, 0.89) == unsure
+    assert confidence_said("Who pays?", True, 0.896) == "Confidence: high (0.90)"
     assert confidence_said(FRENCH, False, 0.59).endswith("répondent : faible (0.59)")
     assert confidence_said("Who pays?", False, None) == ""

@@ -9,7 +9,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli import console as consoles
 from rag_pipeline.cli.passages import show_answer, show_passages
 from rag_pipeline.cli.tables import show_leaderboard, show_releases
-from rag_pipeline.client.records import Source
+from rag_pipeline.client.records import Source, Step
 from rag_pipeline.config import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
@@ -172,6 +172,11 @@ def test_an_answer_shows_its_confidence_in_words_or_the_nearest_passages(
         assert f"Confidence: {word}" in capsys.readouterr().out
     show_answer(replace(made, query="Wie hoch ist der Preis dafür?"), trace=False)
     assert "Sicherheit: hoch (0.95)\n" in capsys.readouterr().out
+    detail = {"documents": (), "kept": True, "share": 0.12345, "by": {"a": None}}
+    step = Step(name="retrieve", seconds=0.1, detail=detail, began=0)
+    show_answer(replace(made, trace=(step,)), trace=True)
+    told = "retrieve (100 ms) documents: none, kept: yes, share: 0.123, by: a: none\n"
+    assert told in capsys.readouterr().out
     show_answer(replace(made, answered=False, confidence=0.01), trace=False)
     said = capsys.readouterr().out
     assert "Confidence that the documents answer it: low (0.01)\n" in said
