@@ -133,7 +133,7 @@ def _release_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
     except NotReleasedError:
         served = None
     digest = leaderboard_digest(workspace)
-    return digest, config.serve, config.serve_metric, config.gate.metrics, served
+    return digest, config.serve, config.serve_metric, config.gate, served
 
 
 _ROWS = (

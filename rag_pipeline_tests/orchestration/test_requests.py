@@ -216,8 +216,13 @@ def test_a_refused_release_is_asked_for_once(tmp_path, settle, instance):
     Corpus.load(file).roll_back()  # the only build is held back: there is nothing to release
     assert settle(file) == []
     write_documents(documents, {"policy/travel.md": text.replace("180 euros", "300 euros")})
+    write_file(tmp_path, configurations=[rule("one", "recursive_150")], gate={"minimum_queries": 9})
     load_documents(file, instance)
     assert settle(file)[-1] == ("release", None)
+    assert settle(file) == [], "the gate refuses the same build again"
+    assert "180 euros" in Corpus.load(file).search("price of a hotel", k=1)[0].text
+    write_file(tmp_path, configurations=[rule("one", "recursive_150")])
+    assert settle(file) == [("release", None)]
     assert "300 euros" in Corpus.load(file).search("price of a hotel", k=1)[0].text
 
 
