@@ -31,14 +31,20 @@ _BETWEEN = (
 _WORD = re.compile(r"\w+")
 _NEAR_LIMIT = 4
 """Number of words after "below" or "above" that may name a column."""
+_BE = r"(?:is|are|was|were|sind|waren|lieg\w+|lag\w*|sont) "
+_THEIR = r"(?= (?:their|its|ihr|sein|leur|son|sa))"
+# "Under" and "over" alone have other meanings: "under which number", "informed over the price".
 _BELOW, _ABOVE = (
-    r"\b(?:below|under|(?:less|fewer|lower) than|unter|weniger als|sous|inférieure?s? à|debajo de|"
-    r"menos que)\b|低于|أقل من",
-    r"\b(?:above|over|exceed\w*|(?:more|higher) than|über|mehr als|au-dessus de|supérieure?s? à|"
-    r"encima de|más que)\b|高于|أكثر من",
+    rf"\b(?:below|{_BE}(?:under|unter|sous)|(?:under|unter|sous){_THEIR}|"
+    r"(?:less|fewer|lower) than|weniger als|inférieure?s? à|debajo de|menos que)\b|低于|أقل من",
+    rf"\b(?:above|exceed\w*|{_BE}(?:over|über)|(?:over|über){_THEIR}|"
+    r"(?:more|higher) than|mehr als|au-dessus de|supérieure?s? à|encima de|más que)\b|高于|أكثر من",
 )
-_NO_LIMIT = r"\b(?:not|nicht|kein\w*|pas|no)\b|n[’']t\b|\n(?:an?|eine?[mnr]?|une?|una)\b"
-"""Matches a denied comparison, or below the question a limit of one unit, as in "over a month"."""
+_NO_LIMIT = (
+    r"\b(?:not|nicht|kein\w*|pas|no)\b|n[’']t\b|"
+    r"\n(?:(?:an?|eine?[mnr]?|une?|una)\b|wh|welch|quel)"
+)
+"""Matches a denied comparison, or below the question a limit of one unit or an asked limit."""
 
 
 def said(question: str, found: Sequence[Found]) -> str:

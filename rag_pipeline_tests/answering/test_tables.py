@@ -147,6 +147,9 @@ STOCK = """# Stores
         ("Which beers are above the minimum quantity we want?", []),  # names two columns
         ("Welche liegen über dem Minimum?", ["Stout"]),
         ("Which beers are below 50 at minimum?", []),
+        ("Welche Biere haben unter ihrem Minimum vorrätig?", ["Pale"]),
+        ("Under which quantity is Pale listed?", []),
+        ("Below which minimum are the beers?", []),
         ("Which beers are not below their minimum?", []),
         ("Which beers are sold for more than a minimum?", []),
         ("Where is the minimum above the quantity?", ["Pale"]),  # not: where the year is
