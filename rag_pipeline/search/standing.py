@@ -16,7 +16,7 @@ _KINDS = {
     "superseded": "superseded obsolete outdated replaced withdrawn deprecated invalid expired old "
     "archive archived veraltet ersetzt überholt ungültig alt abgelöst archiv obsolète remplacé "
     "ancien obsoleto sustituido antiguo superato vervallen",
-    "draft": "draft drafts entwurf entwürfe brouillon borrador bozza concept",
+    "draft": "draft drafts entwurf entwürfe brouillon borrador bozza",
     "copy": "copy kopie copie copia",
 }
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
@@ -37,6 +37,15 @@ _ASKS_FOR_OLD = _KIND_OF.keys() | frozenset(
     "früher frühere früheren vorher vorherige vorherigen alte alten alter damals précédent "
     "précédente anterior anteriores".split()
 )
+_NOT_OLD = re.compile(
+    r"(?i)\b(?:(?:how|years?|months?|weeks?|days?)[ -]old|"
+    r"(?:wie|jahren?|monate?|wochen?|tage?) alt|(?:earlier|früher) (?:than|als)|"
+    r"(?:copy|copie|copia|kopie)|(?<!than )before(?!\W*$)|"
+    r"vorher(?!\W*$)|(?:is|are|was|were|be|been|gets?|has|have|had|wird|werden|wurden?|ist|sind|est|"
+    r"sont) (?:\w+ ){0,3}(?:replaced|expired|withdrawn|archived|invalid|ersetzt|abgelöst|ungültig|"
+    r"remplacé))\b"
+)
+"""Other uses of these words, such as "how old", "two days before the start" and "is replaced"."""
 
 
 class _Name(NamedTuple):
@@ -55,8 +64,9 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
     """Map the ids of documents that may not be in force to the reason, such as `draft`.
 
     A document is an old version if its folder has the same name with a later version or year. A
-    name with a full date belongs to a series and has no versions. A document in a folder such as
-    `archive` is superseded only if a document elsewhere has the same name.
+    later draft does not count. A name with a full date belongs to a series and has no versions. A
+    document in a folder such as `archive` is superseded only if a document elsewhere has the same
+    name.
     """
     found: dict[str, str] = {}
     names = set[tuple[str, ...]]()
@@ -77,7 +87,7 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
             versions[folders, are_years, words].append((value, document_id))
     found.update((d, "superseded") for d, words in in_folders if words in names)
     for group in versions.values():
-        latest = max(value for value, _ in group)
+        latest = max((value for value, d in group if d not in found), default=())
         for value, document_id in group:
             if value < latest:
                 found.setdefault(document_id, "old version")
@@ -180,7 +190,7 @@ def _naming(name: str) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _words_of(question: str) -> frozenset[str]:
-    return frozenset(word.lower() for word in _WORD.findall(question))
+    return frozenset(word.lower() for word in _WORD.findall(_NOT_OLD.sub(" ", question)))
 
 
 @lru_cache(maxsize=10_000)

@@ -63,6 +63,14 @@ OLD, NEW = "travel_policy_2022_superseded.docx", "travel_policy_2024.docx"
         ("Was stand in der alten Richtlinie?", True),
         ("What is the hotel limit in 2024?", False),
         ("Compare the hotel limits of 2021 and 2023.", True),
+        ("What was the hotel limit before?", True),
+        ("How much higher is it than before the change?", True),
+        ("What did the replaced policy say?", True),
+        ("How many days before the trip is a hotel booked?", False),
+        ("How old may a receipt be?", False),
+        ("Wie alt darf ein Beleg sein?", False),
+        ("Who gets a copy of the receipt?", False),
+        ("How often are the company cars replaced?", False),
     ],
 )
 def test_a_document_loses_unless_the_question_asks_for_it(question, asked):
@@ -78,6 +86,14 @@ def test_a_final_version_holds_for_its_draft() -> None:
         "offer_v1.md": "offer_v2_final.md",
     }
     assert not lost("Which one?", {"report draft.md", "final report.md"})
+
+
+def test_a_later_draft_leaves_the_issued_version_in_force() -> None:
+    ids = {"Refund 2023.docx", "Refund 2025.docx", "Refund 2026 DRAFT.docx", "Safety concept.md"}
+    assert standings(ids) == {
+        "Refund 2023.docx": "old version",
+        "Refund 2026 DRAFT.docx": "draft",
+    }
 
 
 def test_a_question_may_name_the_version() -> None:
