@@ -60,7 +60,7 @@ def test_a_run_indexes_evaluates_and_releases_and_a_second_does_nothing(corpus_f
     assert Corpus.load(corpus_file).release() == release
 
 
-def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster):
+def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster, monkeypatch):
     documents = tmp_path / "documents"
     edited = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
     write_documents(documents, {"nda/cedar.txt": edited, "policy/gifts.md": "# Gifts\n\nNone.\n"})
@@ -92,6 +92,8 @@ def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster):
     assert why_left_out(workspace, lost) == ['gold_spans.0: "policy/leave.md" was deleted']
     update_queries(workspace)
     assert why_left_out(workspace, lost) == ['gold_spans.0: "policy/leave.md" was deleted']
+    monkeypatch.setattr("rag_pipeline.cli.plan.update_queries", None)  # the gold is resolved
+    assert "1 of 4 queries is left out" in said("plan", built_file)
     with pytest.raises(InputError, match=f"query '{lost}' is left out and not measured"):
         show_explanation(built_file, lost, None, 5, as_json=False)
     before = (tmp_path / "queries.jsonl").read_text().splitlines()

@@ -32,7 +32,7 @@ from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.endpoints import moved_models
 from rag_pipeline.config.parsing import require_extras
 from rag_pipeline.errors import BusyError, ConfigError, MissingExtraError
-from rag_pipeline.evaluation.queries import update_queries
+from rag_pipeline.evaluation.queries import queries_are_current, update_queries
 from rag_pipeline.indexing import MADE_OTHERWISE, plan_documents, refused_documents
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.models.providers.e5 import E5Embedding, GuessedE5
@@ -91,8 +91,10 @@ def show_plan(file: Path, as_json: bool) -> None:
     for line in (*loaded, *changed_lines(changes)):
         tell(line)
     if config.queries_path and plan_documents(workspace).is_current:
-        problems = update_queries(DryWorkspace(workspace))
-        note = {"problems": problems, "read": len(read_queries(config.queries_path))}
+        note = None  # that of the last run
+        if not queries_are_current(workspace):
+            problems = update_queries(DryWorkspace(workspace))
+            note = {"problems": problems, "read": len(read_queries(config.queries_path))}
         show_lost_queries(workspace, note=note)
     if not busy:
         if kept := kept_release(workspace):
