@@ -366,7 +366,12 @@ class Table:
         """Tag a version, which protects it from clean-up. Move the tag if it exists."""
         with clear_errors(self.name):
             tags = self.dataset().tags
-            (tags.update if tag in tags.list() else tags.create)(tag, version)
+            try:
+                tags.create(tag, version)
+            except ValueError:  # it exists, perhaps since a moment ago
+                if tag not in tags.list():
+                    raise
+                tags.update(tag, version)
 
     def unpin(self, tag: str) -> None:
         """Remove a tag, so that the next clean-up may drop its version."""

@@ -3,6 +3,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 from lance import fragment
+from lance.dataset import Tags
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store import DocumentState, Store, Table, quoted, tables
@@ -180,6 +181,23 @@ def test_writers_that_never_pause_are_told(table, monkeypatch):
     monkeypatch.setattr(Table, "_committed", lambda *arguments: False)
     with pytest.raises(StoreError, match="other processes wrote to this table"):
         table.replace(["a"], [chunk_rows("a", 1)])
+
+
+def test_a_tag_that_another_process_creates_at_the_same_time_is_moved(table, monkeypatch):
+    table.replace(["a"], [chunk_rows("a", 1)])
+    table.replace(["a"], [chunk_rows("a", 2)])
+    create, newest = Tags.create, table.version
+
+    def second(tags, tag, version):
+        create(tags, tag, version - 1)
+        create(tags, tag, version)
+
+    monkeypatch.setattr(Tags, "create", second)
+    table.pin("release-000001", newest)
+    assert table.pins() == {"release-000001": newest}
+    with pytest.raises(StoreError):
+        table.pin("release-000002", newest + 9)
+    assert table.pins() == {"release-000001": newest}
 
 
 def fragments(table):
