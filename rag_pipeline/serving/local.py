@@ -88,9 +88,10 @@ def with_excerpts(chunks: "Sequence[ScoredChunk]", query: str, places: "Places")
 
     cut = [(chunk, chunk.start, excerpt(chunk.text, query, _EXCERPT)) for chunk in chunks]
     parts = [replace(c, text=e.text, start=at + e.start, end=at + e.end) for c, at, e in cut]
-    pairs = zip(parts, places(parts), strict=True)
+    placed = places([*chunks, *parts])  # reads each document once
+    pairs = zip(parts, placed[len(chunks) :], strict=True)
     excerpts = (Excerpt(text=p.text, start=p.start, end=p.end, place=at) for p, at in pairs)
-    found = zip(chunks, places(chunks), excerpts, strict=True)
+    found = zip(chunks, placed[: len(chunks)], excerpts, strict=True)
     return [
         Passage.model_validate(chunk).model_copy(update={"place": at and at.record(), "excerpt": e})
         for chunk, at, e in found

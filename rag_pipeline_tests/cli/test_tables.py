@@ -134,7 +134,7 @@ def test_left_out_queries_are_said(width: Any, capsys: Any) -> None:
 def test_a_chunk_is_shown_with_its_source_and_cut(width: Any, capsys: Any) -> None:
     width(200)
     chunk = ScoredChunk("d#3-9", "d/[x].txt", 3, 9, "word \n" * 99, 0.5, title="A [b] title")
-    show_passages(with_excerpts([chunk], "", lambda chunks: [None]))
+    show_passages(with_excerpts([chunk], "", lambda chunks: [None for _ in chunks]))
     first, second, third, *_ = capsys.readouterr().out.splitlines()
     assert first == "1. d/[x].txt[3:361]  0.500", "60 words: 59 x 6 + 4 characters"
     assert second == "   A [b] title"
@@ -142,7 +142,7 @@ def test_a_chunk_is_shown_with_its_source_and_cut(width: Any, capsys: Any) -> No
     assert third.endswith("…")
     assert len(third) == 3 + 300
     titled = replace(chunk, text="# A [b] title\nAnd more.")
-    show_passages(with_excerpts([titled], "", lambda chunks: [None]))
+    show_passages(with_excerpts([titled], "", lambda chunks: [None for _ in chunks]))
     assert capsys.readouterr().out.splitlines()[1] == "   A [b] title: And more."
 
 
