@@ -16,7 +16,7 @@ from rag_pipeline.answering.extractive import NO_ANSWER, Ranked, as_answer, quot
 from rag_pipeline.answering.facts import kinds_asked, verdict
 from rag_pipeline.answering.intent import sides_of
 from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.naming import of_named
+from rag_pipeline.answering.naming import is_of_other_name, of_named
 from rag_pipeline.answering.reading import Reader
 from rag_pipeline.answering.sides import lacking
 from rag_pipeline.answering.structured import structured_answer
@@ -39,6 +39,11 @@ _LIMITS: dict[Kind, dict[str, int]] = {
     "comprehensive": {"sentences": 12},
     "comparison": {"sentences": 2},
 }
+_OF_OTHER_NAME = 0.5
+"""The highest confidence of an answer whose first quote is of another name than the query's.
+
+On six mixed folders, a third of these answers are right.
+"""
 
 
 def contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
@@ -124,7 +129,18 @@ def form_answers(
             made.append(comparison.answer(one, ranked))
         else:
             made.append(_quotes(one, form, ranked))
+        if one.kind != "comparison":
+            made[-1] = _doubted(one, made[-1], document_of)
     return made
+
+
+def _doubted(found: SearchResult, answer: Answer, document_of: DocumentOf) -> Answer:
+    """Lower the confidence of an answer whose first quote is of another name than the query's."""
+    for cited in answer.citations[:1]:
+        chunk = next(c for c in found.chunks if c.chunk_id == cited.chunk_id)
+        if is_of_other_name(found.query, chunk, found.chunks, document_of):
+            return replace(answer, confidence=min(answer.confidence or 0.0, _OF_OTHER_NAME))
+    return answer
 
 
 def _of_named_sheets(found: SearchResult, ranked: Ranked, document_of: DocumentOf) -> Ranked:

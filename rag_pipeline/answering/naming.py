@@ -68,6 +68,25 @@ def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
     return found
 
 
+def is_of_other_name(
+    question: str, cited: ScoredChunk, chunks: Sequence[ScoredChunk], document_of: DocumentOf
+) -> bool:
+    """Return whether the document of a cited chunk lacks a name that another document's chunk has.
+
+    The name is one of the question's (see `unheld_names`).
+    """
+    document = document_of(cited)
+    own = f"{about(cited)}\n{document.text if document else ''}".casefold()
+    lacking = {
+        stem
+        for name in _names(question)
+        for word in name
+        if (stem := _stem(word)) not in own and not _is_misspelt(word, own)
+    }
+    others = (about(c).casefold() for c in chunks if c.document_id != cited.document_id)
+    return bool(lacking) and any(stem in text for text in others for stem in lacking)
+
+
 def lacks_year(question: str, chunk: ScoredChunk) -> bool:
     """Return whether a question names years that a chunk, its title, context and id all lack.
 

@@ -53,6 +53,15 @@ def test_a_choice_between_two_names_quotes_each_from_its_own_document():
     assert (lacking.table[1].document_id, lacking.table[1].text) == ("Zenith", "—")
 
 
+def test_a_quote_of_another_name_is_answered_with_low_confidence():
+    lease = "# Lease of the Fenwick hall\n\nThe lease ends on 30 June 2031."
+    hours = "# Hours\n\nThe Marburg hall opens at nine."
+    asked = "When does the lease of the {} hall end?"
+    own, other = (answered(asked.format(name), lease, hours) for name in ("Fenwick", "Marburg"))
+    assert "2031" in own.citations[0].text and "2031" in other.citations[0].text
+    assert own.confidence > 0.6 and other.confidence == 0.5
+
+
 def test_a_short_paragraph_is_quoted_whole_where_another_model_found_it():
     text = "# Leave\n\nAll get ten days off.\nCooks get twelve days off.\n\nThe deck is swept."
     assert "Cooks get twelve" in answered("How many days off are there?", text).citations[0].text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag_pipeline.answering.naming import capitalized, of_named
+from rag_pipeline.answering.naming import capitalized, is_of_other_name, of_named
 from rag_pipeline.datamodels import Document, ScoredChunk
 
 
@@ -24,6 +24,24 @@ def chunk(document_id: str, title: str, text: str = "It lasts for two years.") -
 )
 def test_names_are_told_by_their_capitals_but_in_german(question, names):
     assert capitalized(question) == names
+
+
+@pytest.mark.parametrize(
+    ("question", "is_other"),
+    [
+        ("When does the lease of the Marburg hall end?", True),
+        ("When does the lease of the Fenwick hall end?", False),
+        ("When does the lease of the Lindau hall end?", False),
+        ("When does the lease of the Kassel hall end?", False),
+    ],
+)
+def test_a_quote_may_be_of_another_name_than_the_one_that_is_asked_for(question, is_other):
+    lease = chunk("a.md", "Fenwick lease", "The lease ends on 30 June 2031.")
+    others = [lease, chunk("b.md", "Hours", "Marburg and Lindau open at 9.")]
+    whole = Document(
+        "a.md", "", "The lease ends on 30 June 2031. Lindau has its own.", title="Lease"
+    )
+    assert is_of_other_name(question, lease, others, lambda one: whole) == is_other
 
 
 def _kept(question: str, *texts: str) -> list[int]:
