@@ -35,8 +35,7 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
         named = [(file, name) for file, name in found if name == wanted]
         if not named and Path(wanted).exists():
             return Path(wanted)
-        folders = [] if named else sorted(Path().glob("*/"))
-        below = [f for folder in folders for f, name in corpus_files(folder) if name == wanted]
+        below = [] if named else [file for file, name in _one_folder_below() if name == wanted]
         if below:
             raise ConfigError(
                 f"no corpus is called {wanted!r} here. Name a file below this folder: "
@@ -56,8 +55,10 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
             )
         found = named
     if not found:
+        below = [file for file, _ in _one_folder_below()]
+        remedy = f"one of these: {', '.join(map(str, below))}" if below else "a FILE"
         raise ConfigError(
-            f"no corpus file in {Path.cwd()}; name a FILE, or write one with: "
+            f"no corpus file in {Path.cwd()}; name {remedy}, or write one with: "
             f"{program()} init NAME --documents DIR"
         )
     if len(found) > 1 and wanted:
@@ -65,6 +66,12 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
     if len(found) > 1:
         raise ConfigError(f"which corpus? Name one at the end of the command: {_listed(found)}")
     return found[0][0]
+
+
+def _one_folder_below() -> list[tuple[Path, str]]:
+    from rag_pipeline.config.parsing import corpus_files
+
+    return [pair for folder in sorted(Path().glob("*/")) for pair in corpus_files(folder)]
 
 
 def open_corpus(wanted: str | None = None, option: str | None = None) -> "Corpus":

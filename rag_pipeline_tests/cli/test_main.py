@@ -99,6 +99,7 @@ def test_a_corpus_one_folder_below_is_named_by_its_file(here: Path) -> None:
     write_corpus(here / "below", queries=None)
     said = refused("search", "notice period", "tiny")
     assert "Name a file below this folder: below/tiny.yaml" in " ".join(said.split())
+    assert "name one of these: below/tiny.yaml, or" in " ".join(refused("run").split())
     assert "in quotes" not in said and "in quotes" in refused("search", "notice", "absent")
 
 
