@@ -75,7 +75,7 @@ def test_a_copy_is_indexed_once_and_found_by_each_name(tmp_path):
     scores = corpus.leaderboard()["configurations"][0]["metrics"]["AnswerPresence@20"]
     assert (scores["mean"], scores["n"]) == (1.0, 2)
 
-    assert changed_files(corpus.workspace) == ([], [], [], [], [], {})
+    assert changed_files(corpus.workspace) == ([], [], [], [], [], [], [], {})
 
     # Without the indexed document, a copy takes its place. A renamed document keeps its gold.
     (documents / ACME).rename(documents / "nda/rockets.txt")

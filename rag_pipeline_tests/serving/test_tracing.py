@@ -8,11 +8,16 @@ import pytest
 from opentelemetry import metrics, trace
 
 from rag_pipeline.calls.telemetry import export
-from rag_pipeline_tests.testing.app_server import call_mcp
+from rag_pipeline_tests.testing.app_server import Running, call_mcp
 from rag_pipeline_tests.testing.web import web
 
 TOKEN = "a-token-of-some-length"
 STAGES = {"assistant.intent", "assistant.search", "assistant.answer", "assistant.citations"}
+
+
+def stop(server: Running) -> None:
+    """Stop a server. The span of a request may end after its reply has arrived."""
+    server.__exit__()
 
 
 def test_a_request_and_its_stages_are_spans(serving, spans):
@@ -24,6 +29,7 @@ def test_a_request_and_its_stages_are_spans(serving, spans):
         timeout=60,
     )
     assert reply.status_code == 200
+    stop(server)
     made = {span.name: span for span in spans.get_finished_spans()}
     request = made["POST /v1/ask"]
     assert request.attributes["http.response.status_code"] == 200
@@ -44,7 +50,9 @@ def test_a_request_and_its_stages_are_spans(serving, spans):
 
 def test_an_mcp_call_is_traced_with_its_stages(serving, spans):
     question = {"query": "How expensive may a hotel be?"}
-    call_mcp(f"{serving().url}/mcp", lambda client: client.call_tool("assistant", question))
+    server = serving()
+    call_mcp(f"{server.url}/mcp", lambda client: client.call_tool("assistant", question))
+    stop(server)
     names = Counter(span.name for span in spans.get_finished_spans())
     assert names["POST /mcp"] > 1
     assert all(names[stage] == 1 for stage in STAGES)
@@ -53,8 +61,10 @@ def test_an_mcp_call_is_traced_with_its_stages(serving, spans):
 def test_a_refused_request_is_traced_and_logged_without_its_token(serving, spans, caplog):
     caplog.set_level(logging.INFO, "rag_pipeline.serving")
     headers = {"Authorization": "Bearer a-wrong-token", "X-LLM-API-KEY": "key-of-a-user"}
-    reply = httpx.get(f"{serving(token=TOKEN).url}/v1/corpora", headers=headers)
+    server = serving(token=TOKEN)
+    reply = httpx.get(f"{server.url}/v1/corpora", headers=headers)
     assert reply.status_code == 401
+    stop(server)
     (span,) = spans.get_finished_spans()
     assert span.attributes["http.response.status_code"] == 401
     (line,) = [json.loads(m) for m in caplog.messages if m.startswith("{")]

@@ -160,11 +160,13 @@ QUESTIONS = [
 @pytest.mark.parametrize("question", QUESTIONS, ids=range(len(QUESTIONS)))
 def test_questions_are_text(guarded, client, question):
     reply = ask(guarded, question, client)
-    assert reply.status_code == 200, reply.text
+    has_words = any(map(str.isalnum, question))
+    assert reply.status_code == (200 if has_words else 400), reply.text
+    assert has_words or reply.json()["error"].startswith("the query has no letter or digit")
     assert TOKEN not in reply.text
     assert "root:" not in reply.text
     assert "x-injected" not in reply.headers
-    for source in reply.json()["sources"]:
+    for source in reply.json()["sources"] if has_words else ():
         text = DOCUMENTS[source["document_id"]]
         assert text[source["start"] : source["end"]] == source["text"]
 
