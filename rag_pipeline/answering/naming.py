@@ -59,9 +59,7 @@ def unheld_names(question: str, chunks: Iterable[ScoredChunk]) -> list[str]:
     held = "\n".join(map(about, chunks)).casefold()
     found = []
     for name in names:
-        missing = [
-            word for word in name if _stem(word) not in held and not _is_misspelt(word, held)
-        ]
+        missing = _missing(name, held)
         if len(missing) < len(name):
             missing = [word for word in missing if word not in dictionary("en")]
         found += missing
@@ -77,14 +75,9 @@ def is_of_other_name(
     """
     document = document_of(cited)
     own = f"{about(cited)}\n{document.text if document else ''}".casefold()
-    lacking = {
-        stem
-        for name in _names(question)
-        for word in name
-        if (stem := _stem(word)) not in own and not _is_misspelt(word, own)
-    }
+    lacking = {_stem(word) for name in _names(question) for word in _missing(name, own)}
     others = (about(c).casefold() for c in chunks if c.document_id != cited.document_id)
-    return bool(lacking) and any(stem in text for text in others for stem in lacking)
+    return any(stem in text for text in others for stem in lacking)
 
 
 def lacks_year(question: str, chunk: ScoredChunk) -> bool:
@@ -99,6 +92,11 @@ def lacks_year(question: str, chunk: ScoredChunk) -> bool:
 def about(chunk: ScoredChunk) -> str:
     """Return a chunk's text, context, title and document id, joined by newlines."""
     return f"{chunk.text}\n{chunk.context}\n{chunk.title}\n{chunk.document_id}"
+
+
+def _missing(words: Iterable[str], held: str) -> list[str]:
+    """Return the words that a text in lower case lacks, also with other endings or misspelt."""
+    return [w for w in words if _stem(w) not in held and not _is_misspelt(w, held)]
 
 
 def _stem(word: str) -> str:
