@@ -12,7 +12,7 @@ from rag_pipeline.answering.reading import Reader
 from rag_pipeline.assistant.expansion import ExpandedCorpus
 from rag_pipeline.assistant.released import ReleasedCorpus, SearchedCorpus
 from rag_pipeline.assistant.results import AssistedAnswer, DocumentOf, Released, origin_of
-from rag_pipeline.assistant.wording import HIGH, in_language_of
+from rag_pipeline.assistant.wording import in_language_of
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.config.calibration import DEFAULT, Calibration
 from rag_pipeline.datamodels import (
@@ -84,15 +84,13 @@ def with_releases(chosen: Chosen, work: Callable[[], Made]) -> tuple[Made, tuple
 def with_gaps(made: AssistedAnswer, chosen: Chosen, query: str, of_all: bool) -> AssistedAnswer:
     """Return an answer with a warning about a rollback, and with `of_all` about unread files.
 
-    These are the unreadable files, and for a refusal also the excluded files. For an answer of high
-    confidence, these are only the unreadable files whose names share a word with the query. The
-    warnings name files, so only callers who may see all documents get them.
+    The warnings name files (see `not_searched`), so only callers who may see all documents get
+    them.
     """
-    is_sure = made.answered and (made.confidence or 0) >= HIGH
     told = [release.note for release in made.releases]
     for one in (one for one in chosen if isinstance(one, ReleasedCorpus)):
         if of_all and one.corpus.labels(one.caller) is None:
-            told += not_searched(one.corpus.workspace, query, not made.answered, is_sure)
+            told += not_searched(one.corpus.workspace, query, made.answered)
     said = (in_language_of(query, sentence) for sentence in told if sentence)
     return replace(made, warnings=(*made.warnings, *said))
 

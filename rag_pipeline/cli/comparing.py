@@ -18,6 +18,7 @@ from rag_pipeline.cli.console import (
     print_json,
     say,
     show_next,
+    tell,
     visible,
 )
 from rag_pipeline.cli.find import rag
@@ -38,6 +39,7 @@ from rag_pipeline.evaluation.retrieval_metrics import METRICS, short_name
 from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries, why_left_out
 from rag_pipeline.evaluation.scores import explanation, read_scores
 from rag_pipeline.evaluation.significance import Comparison
+from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.release.gate import kept_scores
 from rag_pipeline.search.excerpt import excerpt
 from rag_pipeline.workspace import Workspace
@@ -62,7 +64,8 @@ def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
         print_json({"a": one, "b": other, "synthetic": synthetic, "metrics": rows})
         return
     if synthetic:
-        console.print(f"[yellow]{origin(synthetic, len(asked))}[/yellow]")
+        unanswerable = sum(UNANSWERABLE in q.tags for q in load_queries(workspace))
+        tell(f"[yellow]{origin(synthetic, len(asked), unanswerable)}[/yellow]")
     _show_differences(first, second, found)
     (metric,) = measured_metrics([workspace.config.serve_metric], [first.scores, second.scores])
     if changed := _show_changed(workspace, first, second, metric):
@@ -177,8 +180,9 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
     console.print(
         f"In percent. AP@k, Answer Presence@k: the share of queries with an answer in the first k. "
         f"{explanation(found)} "
-        f"cannot tell: the difference may be chance. Verdicts are adjusted (Holm) for these "
-        f"{len(found)} metrics. n{'' if counted else f' = {measured[0]}'}: queries of both.{unit}",
+        f"cannot tell: the difference may be chance. p and verdicts are adjusted (Holm) for these "
+        f"{len(found)} metrics, intervals are not: one without 0 may still be chance. "
+        f"n{'' if counted else f' = {measured[0]}'}: queries of both.{unit}",
         style="dim",
     )
 

@@ -5,6 +5,7 @@ import difflib
 import io
 import json
 import os
+import re
 import sys
 import textwrap
 import time
@@ -106,9 +107,15 @@ def print_json(value: Any) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error message that suggests a similar known name, or ""."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """Return the end of an error message that suggests similar known names, or "".
+
+    These are at most 3 names with all the words of `name`, or else the most similar name.
+    """
+    names = {one.casefold(): one for one in known}
+    words = re.findall(r"\w+", name.casefold())
+    near = [one for one in names if words and all(word in one for word in words)][:3]
+    near = near or difflib.get_close_matches(name.casefold(), names, 1)
+    return f"; did you mean {' or '.join(repr(names[one]) for one in near)}?" if near else ""
 
 
 def command(text: str) -> str:

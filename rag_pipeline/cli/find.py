@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,11 +102,10 @@ def program() -> str:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path relative to the working directory. Return a path outside it unchanged."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    """Return a path relative to the working directory, unless the path itself is shorter."""
+    with suppress(ValueError):  # on another drive
+        return min(os.path.relpath(path.resolve()), str(path), key=len)
+    return str(path)
 
 
 def _shortest(file: Path, corpus: str) -> list[str]:

@@ -198,10 +198,10 @@ def _show_next(installing: str, name: str, target: Path, queries: Path | None) -
 
 def _in_dagster(target: Path) -> list[tuple[str, str]]:
     """Return the commands that show the corpora of the corpus file's folder in Dagster's UI."""
-    own = Path(sys.executable).with_name("dagster")
-    program = "dagster" if shutil.which("dagster") == str(own) else str(own)
+    own = Path(sys.executable).with_name("dg")
+    program = "dg" if shutil.which("dg") in (str(own), None) else str(own)
     folder = target.expanduser().absolute().parent
     there = "" if folder == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     serve = f"{there}{shlex.quote(program)} dev -m rag_pipeline.definitions"
-    lacking = [] if find_spec("dagster_webserver") else [(installation("dg"), "for Dagster's UI")]
+    lacking = [] if find_spec("dagster_dg_cli") else [(installation("dg"), "for Dagster's UI")]
     return [*lacking, (serve, "this corpus in Dagster's UI: http://localhost:3000")]

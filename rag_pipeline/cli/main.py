@@ -40,6 +40,12 @@ class _Commands(TyperGroup):
         further = None if own else self._further(self.commands).get(cmd_name)
         return own if further is None else typer.main.get_command(further)
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.Abort:  # Ctrl-C at a prompt
+            raise KeyboardInterrupt from None
+
     def _further(self, own: Collection[str]) -> Mapping[str, typer.Typer]:
         further = load_group(COMMANDS, typer.Typer)
         for name in further.keys() & own:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, console, counted, indented, new_table, say, show_next
+from rag_pipeline.cli.console import (
+    command,
+    console,
+    counted,
+    indented,
+    new_table,
+    say,
+    show_next,
+    tell,
+)
 from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.evaluation.intervals import Summary
@@ -45,7 +54,7 @@ def show_leaderboard(board: Board) -> None:
         say(f"{board.corpus}: one question can't rank configurations; to make more: rag questions")
         return
     if board.origin:
-        console.print(f"[yellow]{board.origin}[/yellow]")
+        tell(f"[yellow]{board.origin}[/yellow]")
     against = board.references if _width() >= _WIDE_ENOUGH else {}
     short = {name: board.labels().get(name, name) for name in board.names()}
     roomy = _width() >= (110 if against else _NARROW)

@@ -73,7 +73,15 @@ def totals(found: Iterable[Cause]) -> list[str]:
 
 
 def _before(workspace: Workspace, name: str) -> str:
-    """Return the id of the release before a release. If there is none, return the baseline."""
-    is_release = name not in workspace.config.all_configurations
-    previous = release.load(workspace, name).previous if is_release else None
-    return previous or workspace.config.baseline_name
+    """Return the release before a release, or else the baseline.
+
+    For the baseline itself, return the first other configuration.
+    """
+    config, its = workspace.config, name
+    if name not in config.all_configurations:
+        before = release.load(workspace, name)
+        if before.previous:
+            return before.previous
+        its = before.configuration
+    others = [config.baseline_name, *config.all_configurations]
+    return next((other for other in others if other != its), its)

@@ -103,8 +103,9 @@ def best_of(
     """Return the best configuration, and the metrics that decided.
 
     The first metric keeps the configuration with the highest mean, and all configurations that are
-    not significantly worse. Each further metric does the same with the kept configurations. The
-    best configuration has the highest sum of means. Higher values of each metric must be better.
+    not significantly worse. Each further metric does the same with the kept configurations. Of the
+    kept ones, the best is the first of `scores`, and then no metric decided. If the first is not
+    kept, the best has the highest sum of means. Higher values of each metric must be better.
     """
 
     def mean(name: str, metric: str) -> float:
@@ -120,6 +121,8 @@ def best_of(
         worse = {n for n, one in found.get(metric, {}).items() if one.verdict == "worse"}
         used.append(metric)
         left = [name for name in left if name not in worse]
+    if len(left) > 1 and left[0] == next(iter(scores)):
+        return left[0], []
     return max(left, key=lambda name: math.fsum(mean(name, m) for m in metrics)), used
 
 

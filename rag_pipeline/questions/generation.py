@@ -34,7 +34,7 @@ _ENTITY: dict[FactKind, str] = {
     "percentage": "PERCENTAGE",
 }
 _SEED = 15
-RULES = 3
+RULES = 4
 """The version of the rules, in the metadata of each question."""
 _TRIED = 3
 """Maximum number of wordings of a fact that are tried, with or without its document's name."""

@@ -108,7 +108,8 @@ def _choose_best(
             for m in order
             if (own := scores[name].get(m))
         }
-        for name in complete
+        for name in config.all_configurations
+        if name in complete
     }
     best, used = best_of(measured, order, load_groups(workspace))
     mean = mean_of_known(values[best][q] for q in common) or 0.0
@@ -116,8 +117,10 @@ def _choose_best(
     queries, configurations = counted(len(common), "query"), f"{len(evaluated)} configurations"
     measured_in = f"in {metric} ({mean:.4f} over {queries})"
     reason = f"{best} is the best of {configurations} {measured_in}"
-    if len(used) > 1:
+    if len(used) != 1 and len(measured) > 1:
         reason = f"none of {configurations} is surely better than {best} {measured_in}"
+        if not used:
+            reason += ", so the first of the corpus file is served"
         known = [m for m in used if mean_of_known(measured[best].get(m, {}).values()) is not None]
         if len(known) > 1:  # the sum of all means decides among the last ones
             reason += f", so {', '.join(known)} decided together"

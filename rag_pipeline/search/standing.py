@@ -95,17 +95,12 @@ def standings(document_ids: Iterable[str]) -> dict[str, str]:
 
 
 def not_in_force(document_ids: Collection[str]) -> dict[str, str]:
-    """Map the ids of superseded and replaced documents, and of drafts, to the reason.
-
-    A document of an earlier year is left out, because it holds for its year.
-    """
-    standing, replaced = standings(document_ids), lost("", document_ids)
+    """Map the ids of superseded and replaced documents, and of drafts, to the reason."""
+    replaced = lost("", document_ids)
     return {
         d: kind
-        for d, kind in standing.items()
-        if kind == "superseded"
-        or _parts(d).kind == "draft"
-        or (d in replaced and (kind != "old version" or not any(map(_YEAR.match, _parts(d).marks))))
+        for d, kind in standings(document_ids).items()
+        if d in replaced or kind == "superseded" or _parts(d).kind == "draft"
     }
 
 

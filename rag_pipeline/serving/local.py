@@ -57,7 +57,7 @@ def search(corpus: "Corpus", query: str, k: int, where: str | None, labels: str 
     passages = with_excerpts(chunks, query, corpus.places)
     found = [passage.model_dump(mode="json", exclude={"corpus"}) for passage in passages]
     sees_all = corpus.labels(caller) is None
-    unread = not_searched(corpus.workspace, query, excluded=False) if sees_all else []
+    unread = not_searched(corpus.workspace, query, bool(chunks)) if sees_all else []
     unread += filter(None, [corpus.searched_with_note()[1]])
     return {"chunks": found, "unread": unread}
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -21,14 +20,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rag_pipeline.assistant import Assistant, open_assistant
 from rag_pipeline.calls.telemetry import export
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.errors import ConfigError
 from rag_pipeline.memory import release_memory
 from rag_pipeline.search import deadlines
 from rag_pipeline.serving.app import build_app
 from rag_pipeline.serving.guards import log_to_stderr
 from rag_pipeline.serving.local import listening_to_user
 from rag_pipeline.serving.question_log import QuestionLog
-from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline.serving.settings import ServerSettings, bound, check_address
 from rag_pipeline.serving.tools import build_mcp
 from rag_pipeline.serving.workers import serve_by_workers
 
@@ -81,40 +79,6 @@ def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
         log = QuestionLog(settings.log_questions)
         own = _for_many_searches(corpora)
         build_mcp(own, log=log, caller=settings.caller).run("stdio", show_banner=False)
-
-
-def check_address(settings: ServerSettings) -> None:
-    """Raise ConfigError if the server cannot listen on its address."""
-    for tried in bound(replace(settings, workers=1)):
-        tried.close()
-
-
-def bound(settings: ServerSettings) -> list[socket.socket]:
-    """Return sockets that are bound to the address. Each of several workers may bind its own.
-
-    Raise ConfigError if the address is unusable.
-    """
-    made: list[socket.socket] = []
-    try:
-        places = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        for family, kind, protocol, _, address in places:
-            made.append(socket.socket(family, kind, protocol))
-            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if settings.workers > 1:  # the kernel spreads connections over the workers
-                made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if family == socket.AF_INET6:
-                made[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made[-1].bind(address)
-        return made
-    except OSError as error:
-        for one in made:
-            one.close()
-        raise ConfigError(
-            f"--host {settings.host} --port {settings.port}: cannot listen: {error.strerror}; "
-            f"choose another --port, or stop the process that uses this port"
-        ) from None
 
 
 def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:

@@ -1,7 +1,8 @@
 """Define the settings of a server: its address, token and limits."""
 
 import os
-from dataclasses import dataclass, field
+import socket
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rag_pipeline.calls.hosts import is_loopback
@@ -88,3 +89,37 @@ def read_token(variable: str, host: str, callers: Path | None = None) -> str | N
             f"set the environment variable {variable}, add --callers, or listen on 127.0.0.1"
         )
     return token
+
+
+def check_address(settings: ServerSettings) -> None:
+    """Raise ConfigError if the server cannot listen on its address."""
+    for tried in bound(replace(settings, workers=1)):
+        tried.close()
+
+
+def bound(settings: ServerSettings) -> list[socket.socket]:
+    """Return sockets that are bound to the address. Each of several workers may bind its own.
+
+    Raise ConfigError if the address is unusable.
+    """
+    made: list[socket.socket] = []
+    try:
+        places = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, address in places:
+            made.append(socket.socket(family, kind, protocol))
+            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if settings.workers > 1:  # the kernel spreads connections over the workers
+                made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                made[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made[-1].bind(address)
+        return made
+    except OSError as error:
+        for one in made:
+            one.close()
+        raise ConfigError(
+            f"--host {settings.host} --port {settings.port}: cannot listen: {error.strerror}; "
+            f"choose another --port, or stop the process that uses this port"
+        ) from None

@@ -115,12 +115,11 @@ def test_an_answer_and_a_kept_refusal_name_the_files_that_are_unread_now(tmp_pat
     told = "not searched, because unreadable: football.xlsx"
     assert anybody.ask(query).warnings == (told,)
     answer = anybody.ask(QUESTION)
-    unsure = replace(answer, confidence=0.89, warnings=())
+    unsure = replace(answer, confidence=0.1, warnings=())
     dataset = [*anybody.corpora.values()]
-    assert (answer.answered, answer.confidence >= 0.9, answer.warnings) == (True, True, ())
-    assert with_gaps(unsure, dataset, QUESTION, True).warnings == (told,)
-    assert with_gaps(replace(unsure, confidence=0.9), dataset, QUESTION, True).warnings == ()
-    assert with_gaps(replace(unsure, confidence=0.9), dataset, query, True).warnings == (told,)
+    assert (answer.answered, answer.warnings) == (True, ())
+    assert with_gaps(unsure, dataset, QUESTION, True).warnings == (), "its name has no asked word"
+    assert with_gaps(unsure, dataset, query, True).warnings == (told,)
     (tmp_path / "documents/football.xlsx").unlink()
     load_and_cut(Workspace(corpus.config))
     assert anybody.ask(query).warnings == ()

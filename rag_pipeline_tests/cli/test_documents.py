@@ -52,6 +52,7 @@ def test_a_document_is_shown_whole_or_by_page(read: Path) -> None:
         ((NAME, "--page", "4"), "has the pages 1 to 3"),
         (("nda/acme.txt", "--page", "1"), "has no pages"),
         (("nda/acne.txt",), "did you mean 'nda/acme.txt'?"),
+        (("NDA txt",), "did you mean 'nda/acme.txt' or 'nda/cedar.txt'?"),
         (("old/empty.txt",), "'old/empty.txt' is in quarantine: empty: 0 bytes"),
         (("documents/old/empty.txt",), "'old/empty.txt' is in quarantine: empty: 0 bytes"),
         (("empty.txt",), "'old/empty.txt' is in quarantine: empty: 0 bytes"),

@@ -147,7 +147,7 @@ def follow(printed: str, *expected: str) -> list[str]:
     commands = [
         shlex.split(line.removeprefix("Next:"), comments=True)
         for line in lines[first:]
-        if "dagster dev" not in line and line.removeprefix("Next:").strip()
+        if "dg dev" not in line and line.removeprefix("Next:").strip()
     ]
     assert [" ".join(command[:2]) for command in commands] == [f"rag {name}" for name in expected]
     return [said(*command[1:]) for command in commands]

@@ -40,7 +40,7 @@ def test_an_empty_pattern_indexes_all_files(folder: Path) -> None:
     few, many = said("init", "firm"), said("init", "firm", "--exclude", "", "--force")
     assert written(folder)["documents"]["exclude"] == []
     assert "1 MB in the store (measured on 2 texts)" in few
-    assert "dagster dev -m rag_pipeline.definitions  # this corpus in Dagster's UI" in few
+    assert "dg dev -m rag_pipeline.definitions  # this corpus in Dagster's UI" in few
     assert "50 MB in the store (measured on 2 texts)" in many, "1.2 million characters"
 
 

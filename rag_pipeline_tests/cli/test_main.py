@@ -146,7 +146,7 @@ def test_search_finds_the_only_corpus(released: Any, monkeypatch: pytest.MonkeyP
         (["search", " "], "the query is empty"),
         (["search", "x", "--where", "document_id ="], "document_id ="),
         (["search", "x", "--where", "nothing_like_it = 3"], "nothing_like_it"),
-        (["leaderboard", "--sort", "AP@5"], "--sort 'AP@5' is not one of: AnswerPresence@1, "),
+        (["leaderboard", "--sort", "AP@55"], "--sort 'AP@55' is not one of: AnswerPresence@1, "),
         (["rollback"], "release-000001 is the first release; there is none before it"),
         (["rollback", "release-9"], "no release 'release-9'; there are: release-000001"),
         (["rollback", "../../etc/passwd"], "no release '../../etc/passwd'"),

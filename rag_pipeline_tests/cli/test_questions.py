@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+import typer
 
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline_tests.testing.command_line import rag, refused, said
@@ -49,7 +51,7 @@ def test_from_documents_alone_to_a_leaderboard(documents: Path) -> None:
     assert "facts found" in silent[1], "no document is left out of these numbers"
     ran = rag("run")
     assert ran.code == 0
-    told = f"{len(rows)} of {len(rows)} questions were made from the documents and use their words"
+    told = f"{len(rows)} of {len(rows)} questions were made from the documents and are easier"
     board = json.loads(rag("leaderboard", "--json").out)
     assert (board["queries"], board["synthetic"]) == (len(rows), len(rows))
     assert rag("report", "--output", "report.html").code == 0
@@ -89,6 +91,10 @@ def test_questions_are_reviewed(documents: Path, monkeypatch: pytest.MonkeyPatch
     rag("init", "mine", "--documents", "docs")
     rag("questions")
     ids = [r.query_id for r in read_queries(Path("queries.jsonl"))]
+    with monkeypatch.context() as pressed:  # as click.prompt does after Ctrl-C
+        pressed.setattr("typer.prompt", mock.Mock(side_effect=typer.Abort))
+        stopped = rag("questions", "review")
+    assert (stopped.code, stopped.err.partition(":")[0]) == (130, "stopped")
     said = iter(["a", "q", "r", "e", "How many weeks of paid leave may a parent take?", "y", "q"])
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(said))
     monkeypatch.setattr("typer.confirm", lambda *_, **__: next(said) == "y")
@@ -196,7 +202,7 @@ def test_questions_of_a_servers_log_are_sampled_and_labelled(
     made = json.loads(rag("questions", "import", "asked.jsonl", "--json").out)
     assert (made["asked"], made["distinct"], made["questions"]) == (6, 3, 2), "one is known"
     waiting = read_queries(Path("queries.unlabelled.jsonl"))
-    said = iter(["7", "1", "no such words", "", "n"])
+    said = iter(["7", "1", "no such words", "1", "", "n"])
     prompts: list[str] = []
 
     def prompt(text: str, **_: Any) -> str:
@@ -208,6 +214,7 @@ def test_questions_of_a_servers_log_are_sampled_and_labelled(
     assert told.code == 0
     assert "'7' is neither a passage's number" in told.out
     assert "the passage does not contain these words" in told.out
+    assert "'1' is one character; copy words, or press Enter" in told.out
     assert "Copy the answering words from passage 1 (Enter: all of it)" in prompts
     added = read_queries(Path("queries.jsonl"))[-2:]
     assert [r.query_id for r in added] == [r.query_id for r in waiting]

@@ -23,7 +23,9 @@ def test_a_metric_that_can_tell_decides_alone():
     assert best_of(made, ["five", "one"]) == ("good", ["five"])
 
 
-def test_the_mean_of_all_metrics_decides_where_none_can_tell():
+def test_where_none_can_tell_the_first_is_taken_and_after_a_worse_one_the_highest_mean():
     made = {"a": scores(five=31, one=20, f1=20), "b": scores(five=30, one=22, f1=21)}
-    assert best_of(made, ["five", "one", "f1"]) == ("b", ["five", "one", "f1"])
+    assert best_of(made, ["five", "one", "f1"]) == ("a", [])
+    worse = {"late": scores(five=1, one=40, f1=40)}
+    assert best_of(worse | made, ["five", "one", "f1"]) == ("b", ["five", "one", "f1"])
     assert best_of({"only": scores(five=1)}, ["five"]) == ("only", [])

@@ -58,15 +58,15 @@ def test_files_that_no_search_reads_are_named_by_their_words(tmp_path):
     index(workspace, "recursive_150")
     unread = "not searched, because unreadable: tax_returns.xlsx"
     left_out = "not searched, because excluded: logs/web-shop.log"
-    assert not_searched(workspace, "Who is the landlord?") == [unread, left_out]
-    assert not_searched(workspace, "Who is the landlord?", excluded=False) == [unread]
+    assert not_searched(workspace, "Who is the landlord?", is_found=False) == [unread, left_out]
     for query, told in (("Who is the landlord?", []), ("Who signs the tax return?", [unread])):
-        assert not_searched(workspace, query, excluded=False, only_alike=True) == told
+        assert not_searched(workspace, query, is_found=True) == told
     write_documents(tmp_path / "documents", {"a.xlsx": "x", "b.xlsx": "x"})
     index(workspace, "recursive_150")
-    assert not_searched(workspace, "Who signs the tax return?", excluded=False) == [unread]
-    assert not_searched(workspace, "Who is the landlord?", excluded=False) == [
-        "not searched, because unreadable: 3 files"
+    assert not_searched(workspace, "Who signs the tax return?", is_found=True) == [unread]
+    assert not_searched(workspace, "Who is the landlord?", is_found=False) == [
+        "not searched, because unreadable: 3 files",
+        left_out,
     ]
 
 

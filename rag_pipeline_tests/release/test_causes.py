@@ -54,6 +54,7 @@ def test_the_command_names_the_cause(released: Corpus) -> None:
     file = released.config.where
     told = said("why", "q1", file, "--of", "default", "--against", "plain")
     assert "default: rank" in told
+    assert "default: rank 1, plain: rank 2" in said("why", "q1", file, "--of", "plain")
     unknown = rag("why", "q11", file)
     assert unknown.code == 2
     assert "no query 'q11'; did you mean 'q1'?" in unknown.err

@@ -8,7 +8,7 @@ from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document, ScoredChunk
-from rag_pipeline.search.standing import amendments, asks_for, lost, standings
+from rag_pipeline.search.standing import amendments, asks_for, lost, not_in_force, standings
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 
@@ -52,6 +52,11 @@ def test_names_and_folders_tell_drafts_old_versions_and_copies():
 
 
 OLD, NEW = "travel_policy_2022_superseded.docx", "travel_policy_2024.docx"
+
+
+def test_an_earlier_year_is_not_in_force_beside_a_later_one():
+    named = ["Refunds 2023.docx", "Refunds 2025.docx", "Budget 2024.xlsx", "minors - Copy.md"]
+    assert not_in_force(named) == {"Refunds 2023.docx": "old version"}
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,19 @@ def test_the_address_holds_the_question_and_no_server_gets_it(serving, page):
     assert not [address for address in got if "hotel" in address.partition("#")[0]]
 
 
+def test_the_question_before_completes_the_next(serving, page):
+    page.goto(serving().url)
+    whole = "Which law governs the Cedar NDA?"
+    for question in ("Which law governs the Acme NDA?", "And the Cedar NDA?"):
+        page.fill("#question", question)
+        page.press("#question", "Enter")
+        page.wait_for_function("asked => document.title.startsWith(asked)", arg=question)
+        page.wait_for_selector("#ask:enabled")
+    assert whole in page.inner_text("#kind")
+    page.reload()
+    page.locator("#kind", has_text=whole).wait_for()
+
+
 def test_tables_and_headings_of_a_document_are_laid_out_and_its_span_stays_marked(serving, page):
     page.goto(serving().url)
 

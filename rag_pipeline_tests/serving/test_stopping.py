@@ -11,8 +11,8 @@ from contextlib import closing
 import pytest
 
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.serving.server import check_address, serve_http
-from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline.serving.server import serve_http
+from rag_pipeline.serving.settings import ServerSettings, check_address
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.servers import free_port
 

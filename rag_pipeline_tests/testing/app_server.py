@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.serving.app import build_app
-from rag_pipeline.serving.server import bound, listening
-from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline.serving.server import listening
+from rag_pipeline.serving.settings import ServerSettings, bound
 from rag_pipeline_tests.testing.servers import free_port
 
 TOOLS = ["assistant", "file_discover", "get_document", "health", "list_datasets", "search_chunks"]

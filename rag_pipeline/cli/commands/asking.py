@@ -281,13 +281,10 @@ def serve(
       rag serve contracts --host 0.0.0.0 --callers callers.yaml
     """
     from rag_pipeline.config.access import read_caller
-    from rag_pipeline.serving.settings import ServerSettings, read_token
+    from rag_pipeline.serving.settings import ServerSettings, check_address, read_token
 
     if transport not in ("http", "stdio"):
         raise InputError(f"--transport {transport!r} is not one of: http, stdio")
-    opened = [open_corpus(name) for name in (*(corpora or ()), *(named or ()))] or [open_corpus()]
-    for one in opened:
-        one.verify = verify
     settings = ServerSettings(
         host,
         port,
@@ -302,6 +299,11 @@ def serve(
         callers=callers,
         caller=read_caller(labels),
     )
+    if transport == "http":
+        check_address(settings)  # before the seconds of opening
+    opened = [open_corpus(name) for name in (*(corpora or ()), *(named or ()))] or [open_corpus()]
+    for one in opened:
+        one.verify = verify
     import_extra("fastmcp", "fastmcp", "serve")
     named_corpora = ", ".join(one.name for one in opened)
     errors.print(f"opening {named_corpora}: the release, its indexes and models …", markup=False)
