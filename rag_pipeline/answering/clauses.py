@@ -1,87 +1,60 @@
-"""Split English and German texts into clauses, and read what each of them denies.
+"""Split English and German texts into parts, and count the denials of each part.
 
-A clause is negative if it has an odd number of negations: "not", "prohibited", "keine". Conditions
-and exceptions are clauses of their own.
+"Not", "nobody", "keine", "without", "unless" and "prohibited" are denials, and so is "un-" in
+"unsafe". A part ends at a comma, or before a conjunction or a phrase such as "without a key".
 """
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
-from rag_pipeline.answering.words import WORD, same_word, sense_of, stems
+from rag_pipeline.answering.words import WORD, same_word, sense_of, stems, tables
 from rag_pipeline.imports import compiled
 
-_NEGATION = re.compile(
-    r"\b(?:no(?!\.\s*\d)|not|never|neither|nor|none|nobody|nothing|nowhere|cannot|\w+n['’]t|without|"
-    r"hardly|rarely|scarcely|barely|unless|kein\w*|nicht|nichts|nie|niemals|niemand\w*|nirgends|"
-    r"weder|kaum|ohne|keinesfalls|keineswegs|es sei denn)\b"
+_DENIAL = re.compile(
+    r"(?:no|not|never|neither|nor|none|nobody|nothing|nowhere|cannot|\w+n['’]t|without|hardly|"
+    r"rarely|scarcely|barely|unless|except|kein\w*|nicht|nichts|nie|niemals|niemand\w*|nirgends|"
+    r"weder|kaum|ohne|außer|keinesfalls|keineswegs)"
 )
-_NO_NEGATION = re.compile(
-    r"\bnot only\b|\bnicht nur\b|\bor not\b|\b(?:but )?not limited to\b|\bwithout limitation\b|"
-    r"\bfail(?:s|ed)? to (?:comply|pay|perform)\b|\bfor no other (?:purpose|reason)s?\b|"
-    r"\bnicht zuletzt\b|\bnot to mention\b"
-)
-_NEITHER = re.compile(r"\b(neither|weder)\b([^.;]*?)\b(?:nor|noch)\b")
 _ORDERED = tuple(
     (re.compile(pattern), order)
     for pattern, order in (
-        (r"\bes sei denn, (?:dass )?", "es sei denn "),
-        # A clause that leads: "unless she objects, it passes" is "it passes unless she objects".
-        (r"(^|[.;!?\n] ?)((?:if|unless|provided|even (?:if|when)|save for|except for|wenn|falls|"
-         r"sofern|soweit|auch wenn|selbst wenn)\b[^,.;]*), ([^.;!?\n]+)", r"\1\3 \2"),
-        (r"(^|[.;!?\n] ?)((?:since|because|as|while|although|though|"
-         r"obwohl|weil|da|während)\b[^,.;]*),", r"\1\2;"),
-        (r", (?=(?:so|as|because|since|denn|weil|da) )|,? (?:außer dass|except that) ", "; "),
-        (r", ((?:not|nicht) [^,.;]+), (?:but|sondern)\b", r"; \1; "),
+        (r"\b(?:höchst|maximal)(?=[a-zäöü]{4})", "maximum "),
+        (r"\bmindest(?=[a-zäöü]{4})(?!ens)", "minimum "),
+        (r"\bnoch (?:nicht|keine?n?)(?= \S+ (?:jahr|monat|tag|woche))", "unter"),
+        (r"\baußer((?: de[mnr])? \w+)([^.,;!?\n]*)", r"\2 außer\1"),
+        (r",(?= (?:[\w-]+ ){0,2}[\w-]+(?:, (?:[\w-]+ ){0,2}[\w-]+)*,? (?:and|or|und|oder) )", " "),
+        # "Neither the shop nor the bar" has one denial.
+        (r"\b(neither|weder)\b([^.;]*?)\b(?:nor|noch)\b", r"\1 \2 or"),
         # "The firm, which sells no chairs, repairs them", and "it is forbidden, the door to open".
         (r", ((?:der|die|das|den|dem|deren|dessen) [^,.;\n]{5,120}(?:t|en)), "
          r"(?=[a-zäöü])([^.;!?\n]*)", r" \2; \1"),
-        (r"\b(everyone|everybody|anyone|all|none|nobody) but\b", r"\1 except"),
-        (r"\b(es ist (?:nicht )?\w+), (?=[^.;]{0,120}\bzu \w+en\b)", r"\1 "),
+        (r", (?=[^,.;]{0,120}\bzu \w+n\b)|, (?=[^,.;]{0,120}\b(?:ab|an|auf|aus|bei|dar|durch|"
+         r"ein|fort|frei|her|hin|los|mit|nach|um|vor|weg|wieder|zurück|zusammen)zu\w+n\b)", " "),
+        (r", ((?:which|who|whose|whom|in|at|on|by|as|with|under|for|if)\b[^,.;\n]{2,90}), "
+         r"(?=[a-z])([^.;!?\n]*)", r" \2; \1"),
     )
 )  # fmt: skip
-"""Orders of clauses, and the order in which they are read."""
-_REWORDED = {
-    "cancelled": r"\b(?:(?:is|are|was|were|been) off(?![ -]limits)|call(?:s|ed)? off)\b",
-    "rejected": r"\b(?:turn|vot)(?:e?s|ed)? down\b|\b(?:vot|decid)ed against\b|"
-    r"\bstimm\w+ (?:\w+ )?gegen\b",
-    "approved": r"\bvot(?:es?|ed) (?:for|in favour of)\b|\bstimm\w+ (?:\w+ )?für\b",
-    "eingeschaltet": r"\b(?:switch|turn)(?:es|s|ed)? (?:it )?on\b",
-    "ausgeschaltet": r"\b(?:switch|turn)(?:es|s|ed)? (?:it )?off\b",
-    "held": r"\b(?:take|takes|taking|took) place\b",
-    "not": r"\bfail(?:s|ed)? to\b",
-    "none": r"\bnot (?:a single|one)\b|\bnicht eine?[rs]?\b(?= (?:de[rs]|einzige\w*)\b)",
-    "some": r"\bnot (?:all|every|each)\b|\bnicht (?:alle|jede)",
-    "excluded": r"\brul(?:es?|ed) out\b|\b(?:left|leaves?) out\b",
-    "gratis": r"\b(?:free of charge|at no (?:extra |additional )?(?:cost|charge)|for free)\b|"
-    r"\bkoste[nt]+ nichts\b|\bcosts? nothing\b|(?<!-)\bfree\b(?! (?:to|from|of|time))(?!-)",
-    "kostenpflichtig": r"\bcosts? extra\b|\bfor a fee\b|\bgegen (?:gebühr|aufpreis|entgelt)\b",
-    "not changed": r"\b(?:remain\w*|stay\w*|kept) (?:unchanged|constant|the same)\b",
-    "prohibited": r"\boff[ -]limits\b",
-    "always": r"\b(?:in (?:any|every|each|all) cases?|without exception|(?:in|auf) jede[mn] fall|"
-    r"ohne ausnahme)\b",
-    "maximum ": r"\b(?:höchst|maximal)(?=[a-zäöü]{4})",
-    "minimum ": r"\bmindest(?=[a-zäöü]{4})(?!ens)",
-    "unter": r"\bnoch (?:nicht|keine?n?)(?= \S+ (?:jahr|monat|tag|woche))",
-}
-"""Wordings that have the sense of one word."""
+"""Wordings, and the order in which they are read."""
 _PARTICLES = frozenset(
     "ab an auf aus bei ein fest fort frei los mit nach statt vor weg zu zurück".split()
 )
-_LEAST = re.compile(
+LEAST = (
     r"\bno(?:t|thing)? (?:less|fewer|earlier|sooner) than\b|\bat least\b|\bminimum\b|"
     r"(?<!\bno )(?<!\bnot )\b(?:more than|exceeds?|over(?= \d))\b|\bor more\b|\boder mehr\b|"
     r"(?<!nicht )\bmehr als\b|\b(?:mindestens|wenigstens|frühestens)\b|nicht unterschreit\w+|"
     r"\bup to(?=(?: \S+){1,3} (?:before|prior to)\b)|"
     r"\buntil(?=(?: \S+){1,3} (?:before|prior to)\b)|\bbis(?=(?: \S+){1,3} vor\b)"
 )
-_MOST = re.compile(
+MOST = (
     r"\bno(?:t|thing)? (?:more|greater|later|longer) than\b|\bat (?:the )?(?:most|latest)\b|"
     r"\bmaximum\b|\b(?:less|fewer) than\b|\bup to\b|\bwithin\b|\b(?:not|nicht) (?:to )?exceed\b|"
     r"\bor (?:less|fewer)\b|\boder weniger\b|"
     r"\b(?:höchstens|maximal|spätestens|innerhalb|binnen)\b|\bweniger als\b|\bbis zu\b|"
-    r"\bnicht mehr als\b|\bnicht (?:übersteig|überschreit)\w+"
+    r"\bnicht (?:mehr|länger) als\b|\bnicht (?:übersteig|überschreit)\w+"
 )
+_BOUNDS = re.compile(f"{LEAST}|{MOST}")
 ALL = re.compile(
     r"\b(?:all|every\w*|any(?:one|body)|each|always|both|at any time|"
     r"alle[nrs]?|jede[mnrs]?|beide[nrs]?|sämtliche\w*|stets|immer|jederzeit)\b"
@@ -92,149 +65,115 @@ SOME = re.compile(
     r"manchmal|meiste\w*|meist|mehrheit|teilweise|gelegentlich)\b"
 )
 ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschließlich|lediglich)\b")
-MODAL = re.compile(
+_NO_CONTENT = re.compile(
     r"\b(?:shall|must|may|might|can|could|will|would|should|need|darf|dürfen|muss|müssen|kann|können|"
-    r"soll|sollen|wird|werden)\b"
+    rf"soll|sollen|wird|werden)\b|{ALL.pattern}|{SOME.pattern}|{ONLY.pattern}"
 )
-_NO_CONTENT = re.compile("|".join(p.pattern for p in (_NEGATION, ALL, SOME, ONLY, MODAL)))
-_WITHOUT = (
-    r"without|with no|except(?: for)?|save for|with the exception of|unless|other than|apart from|"
-    r"instead of|rather than|ohne|außer(?! der (?:reihe|stadt|welt))(?! betrieb)|bis auf|"
-    r"mit ausnahme (?:von|der|des)|es sei denn|(?:an)?statt(?= (?:de[rs]|eine[rs])\b)|anstelle"
-)
-_VERB_AFTER = r"\b(?:darf|dürfen|kann|können|muss|müssen|soll|sollen|ist|sind|wird|werden|gibt)\b"
-"""A verb that ends a phrase at the beginning of a German clause."""
-_ASIDE = re.compile(
-    rf"\b(?P<no>{_WITHOUT})\b(?:(?<=außer)(?: de[mnr])? \w+|(?:(?!{_VERB_AFTER})[^,;.])*)|"
-    r"\b(?P<even>even (?:if|when|with(?!out))|auch (?:wenn|bei)|selbst (?:wenn|bei))\b[^,;.]*|"
-    r"\b(?P<if>if|when|where|provided|(?<!\w )falls|"
-    r"wenn|sofern|soweit)\b[^,;.]*|\b(?:which|who)\b[^,;.]*|"
-    r"^\s*(?P<first>wird|werden|ist|sind|war|hat|haben|kann|soll|muss|darf)\b[^,;.]*(?=,)"
-)
-_ONLY_IF = ("provided", "sofern")
-_UNLESS = ("unless", "es sei denn")
-_EXCEPTS = re.compile(r"except|save for|with the exc|other than|apart|außer|bis auf|mit ausnahme")
+_SENTENCE = re.compile(r"[;!?\n]|(?<!\b\d)(?<!\b\d\d)[.:](?!\d)")
+_ASIDE = r"unless|without|except|if|when|provided|wenn|falls|sofern|ohne|außer"
 _BREAK = re.compile(
-    r"[;!?\n]|(?<!\b\d)(?<!\b\d\d)[.:](?!\d)|,? (?=nor\b)|"
-    r"\b(?:but|whereas|although|though|however|aber|sondern|jedoch|obwohl)\b|"
-    r", (?:and|und|or|oder)\b|"
-    r"\b(?:and|or)(?= (?:shall|may|must|will|can|is|are|does|do|has|have)\b)|"
-    r"\b(?:and|und)(?= (?:\w+ )?(?:not|never|no|nicht|nie|kein\w*)\b)|"
-    r",(?= (?:the|each|either|neither|no|it|they|we|you|der|die|das)\b)"
+    r",(?!\d)|\b(?:but|whereas|although|though|however|because|since|while|which|who|yet|aber|"
+    r"sondern|jedoch|obwohl|weil|während(?! (?:de[rs]|eine[rs])\b))\b|"
+    r"\b(?:and|or|und|oder)(?= (?:shall|may|must|will|can|should|is|are|does|do|did|has|have|"
+    r"wird|werden|ist|sind|kann|können|darf|dürfen|muss|müssen|soll|sollen|hat|haben)\b)|"
+    r"\b(?:and|und)(?= (?:\w+ )?(?:not|never|no|nor|nicht|nie|kein\w*)\b)|"
+    rf"(?=\b(?:{_ASIDE}|nor)\b)"
 )
-_ANAPHOR = re.compile(r"\s*(?:it|they|this|these|he|she|er|sie|es|dies\w*)\b")
+_OPENS_ASIDE = re.compile(rf"\s*(?:{_ASIDE})\b")
+_ELLIPSIS = re.compile(
+    r"^\s*(?:and |und )?(?:neither|nor|auch nicht)\b|\b(?:not|\w+n['’]t|never|nicht|nie|keine?)\s*$"
+)
 _PREFIX = re.compile(r"^(?:un|in|il|im|ir|non-?|dis|miss?|nicht-?)(?=\w{4})")
-_ABLE = re.compile(r"[ai]ble$|(?:lässig|bar)(?:e[mnrs]?)?$")
-"""The end of an adjective that a prefix denies: "impassable", "unzulässig"."""
-_SUFFIX = re.compile(r"(?<=\w{3})(?:less|los|frei)(?:e[mnrs]?)?$")
-LIGHT = frozenset(
-    "right rights authority power circumstances event case way recht befugnis required needed "
-    "necessary possible available valid nötig erforderlich notwendig möglich".split()
+_SUFFIX = re.compile(r"(?<=\w{3})(?:less|los|frei|-free)(?:e[mnrs]?)?$")
+_ADJECTIVE = re.compile(
+    r"\w+[ai]ble|\w+(?:lässig|bar)(?:e[mnrs]?)?|non-\w+|\w+-free|"
+    r"un(?!der|til|ion|it|iv|ter|ser|gef|less|ique)\w{2,}"
+    r"(?:ed|ible|al|ary|ing|y|en|t|lich|ig|isch|sam|haft|fair|safe|ful|wise|just|clear|known|paid|"
+    r"sold|seen|made|done|like)(?:e[mnrs]?|ly)?"
 )
-_NOBODY = re.compile(r"\b(?:neither|nobody|none|nothing|weder|niemand\w*|nichts)\b")
-_NEAR = 2
-"""Number of content words after a negation that it may deny."""
+"""Adjectives that a prefix denies: "impassable", "unzulässig", "unpaid"."""
 
 
-class Clause(NamedTuple):
-    """A clause of a text, its content words, and what it denies or restricts."""
+class Part(NamedTuple):
+    """A part of a sentence, its content words, and its denials."""
 
     text: str
     words: tuple[str, ...]
-    """Content words, without negations."""
-    denied: tuple[str, ...]
-    """Content words next to the negations, or all content words after "nobody" or "neither"."""
-    negative: bool
-    restricted: bool
-    """Whether the clause has "only" or an exception."""
-    conditional: bool = False
-    """Whether a clause such as "if …" or "who …" follows."""
-    excepted: bool = False
-    """Whether a phrase such as "without …" follows."""
-    is_condition: bool = False
-    """Whether the clause itself is a condition, such as "if the rent is late"."""
-    exception: tuple[str, ...] = ()
-    """The words after "except" or "without", which `words` includes."""
+    """Content words, without denials such as "not", but with "prohibited"."""
+    denials: tuple[int, ...]
+    """The number of content words before each denial."""
+    sentence: int
+    main: int
+    """The number of the part that a phrase such as "without a key" belongs to, or -1."""
 
 
-def clauses(text: str, other: str) -> Iterator[Clause]:
-    """Yield the clauses of a text. A phrase such as "without a key" is a separate clause.
+@cache
+def _wordings() -> list[tuple[str, str]]:
+    pairs = (line.split(" =>") for line in tables() if " =>" in line)
+    return [(rf"\b(?:{wording})(?!\w)", f" {sense.strip()} ") for wording, sense in pairs]
 
-    `other` is the text to compare with. If it has "safe", "unsafe" counts as a negation.
-    """
-    words = frozenset(WORD.findall(other))
+
+def reworded(text: str) -> str:
+    """Return a text in lower case, with one word for each wording of the tables."""
+    text = text.lower()  # "ß" stays "ß"
+    for wording, sense in _wordings():
+        text = compiled(wording).sub(sense, text)
     for pattern, order in _ORDERED:
         text = pattern.sub(order, text)
-    text = _NO_NEGATION.sub(" ", text)
-    for word, wording in _REWORDED.items():
-        text = compiled(wording).sub(word, text)
-    text = _NEITHER.sub(r"\1 \2 or", text)
-    last: Clause | None = None
-    for part in _BREAK.split(text):
-        asides = list(_ASIDE.finditer(part))
-        excepts = any(_EXCEPTS.match(aside["no"] or "") for aside in asides)
-        main = _clause(_ASIDE.sub(" ", part), words, False, excepts)
-        kinds = [bool(aside["no"]) for aside in asides]
-        main = main._replace(conditional=False in kinds, excepted=True in kinds)
-        if last and _ANAPHOR.match(part):
-            main = main._replace(words=(*last.words[:1], *main.words))
-        if last and main.negative and len(main.words) < 2:
-            # "Lunch is included, dinner is not" and "may be given, but not sold".
-            main = main._replace(words=(*last.words, *main.words))
-        yield (last := main)
-        for aside in asides:
-            begin = aside.end("no") if aside["no"] else aside.start()
-            # "Not … without consent" is a double negation.
-            negative = bool(aside["no"]) and not main.negative
-            clause = _clause(part[begin : aside.end()], words, negative, False)
-            if aside["even"]:
-                clause = clause._replace(negative=clause.negative ^ main.negative)
-            if aside["no"] or aside["even"]:
-                if aside["no"] in _UNLESS:
-                    condition = _clause(part[begin : aside.end()], words, True, False)
-                    yield condition._replace(is_condition=True)
-                whole = (*main.words, *clause.words)
-                named = tuple(word for word in clause.words if word not in LIGHT)
-                clause = clause._replace(words=whole, exception=named)
-            elif aside["if"] and (aside["if"] in _ONLY_IF or main.restricted):
-                whole = (*main.words, *clause.words)
-                yield clause._replace(words=whole, negative=main.negative)
-            yield clause._replace(is_condition=bool(aside["if"] or aside["first"]))
+    return text
 
 
-def _clause(text: str, other: frozenset[str], negative: bool, excepts: bool) -> Clause:
-    number = int(negative)
+def parts(text: str, other: str) -> list[Part]:
+    """Return the parts of a text that `reworded` has returned.
+
+    `other` is the text to compare with. If it has "safe", "unsafe" counts as a denial.
+    """
+    return list(_parts(text, frozenset(WORD.findall(other.lower()))))
+
+
+def _parts(text: str, other: frozenset[str]) -> Iterator[Part]:
+    number = 0
+    for at, sentence in enumerate(_SENTENCE.split(text)):
+        last: tuple[str, ...] = ()
+        pieces = [piece for piece in _BREAK.split(sentence) if piece and WORD.search(piece)]
+        first = next((n for n, p in enumerate(pieces) if not _OPENS_ASIDE.match(p)), 0)
+        main = number + first
+        for place, piece in enumerate(pieces):
+            words, denials = _content(piece, other)
+            is_aside = bool(_OPENS_ASIDE.match(piece))
+            if not is_aside:
+                main = number + place
+            if _ELLIPSIS.search(piece) and not is_aside:
+                words = (*last, *words)  # "Lunch is included, dinner is not."
+            yield Part(piece, words, denials, at, main if is_aside and place != first else -1)
+            last = words
+        number += len(pieces)
+
+
+def _content(text: str, other: frozenset[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     content: list[str] = []
-    denials: list[tuple[int, bool]] = [(0, False)] * negative
-    """The number of content words before each negation, and whether these may be denied, too."""
-    found = WORD.findall(_MOST.sub(" ", _LEAST.sub(" ", text)))
+    denials: list[int] = []
+    found = WORD.findall(_BOUNDS.sub(" ", text))
     particle = found[-1] if found and found[-1] in _PARTICLES else ""
     for word in found:
         if particle and sense_of(particle + word):
             word = particle + word  # "lehnt … ab"
         sense = None if ONLY.fullmatch(word) else sense_of(word)
         bare = _PREFIX.sub("", _SUFFIX.sub("", word))
-        if _NEGATION.fullmatch(word) or (sense is not None and sense.negates):
-            number += 1
-            denials.append((len(content), sense is not None))
-        # "unsafe" is a negation of "safe" in the other text.
+        if _DENIAL.fullmatch(word):
+            denials.append(len(content))
+            continue
+        if sense is not None and sense.negates:
+            denials.append(len(content))
+        # "unsafe" is a denial of "safe" in the other text.
         elif (
             bare != word
             and sense is None
             and word not in other
-            and (_ABLE.search(word) or any(same_word(bare, held) for held in other))
+            and (_ADJECTIVE.fullmatch(word) or any(same_word(bare, held) for held in other))
         ):
-            number += 1
-            denials.append((len(content), True))
+            denials.append(len(content))
             word = bare
-        if stems(word) and not _NO_CONTENT.fullmatch(word):
+        if stems(word) and not (word[0].isdecimal() or _NO_CONTENT.fullmatch(word)):
             content.append(word)
-    denied = []
-    for at, both in denials:
-        after = [word for word in content[at:] if word not in LIGHT]
-        after = after if _NOBODY.search(text) else after[:_NEAR]
-        denied += after
-        if both or not after:
-            denied += content[max(0, at - _NEAR) : at]
-    restricted = excepts or bool(ONLY.search(text))
-    return Clause(text, tuple(content), tuple(denied), number % 2 == 1, restricted)
+    return tuple(content), tuple(denials)

@@ -1,27 +1,31 @@
 """Detect by rules for English and German whether a passage says the opposite of a statement.
 
-A clause of the statement is compared with the clauses of the passage that share the most words with
-it. Conditions are compared with conditions.
+The statement is compared with the parts of the passage that share the most words with it. It says
+the opposite if an odd number of things differ: each denial, a pair of opposite words, a side
+("before", "after") or a limit ("at most 5", "7"). Duties and options have rules of their own.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from functools import lru_cache
 
-from rag_pipeline.answering.clauses import ALL, LIGHT, MODAL, ONLY, SOME, Clause, clauses
-from rag_pipeline.answering.quantities.facts import facts, number_of, plain
+from rag_pipeline.answering.clauses import ALL, ONLY, SOME, Part, parts, reworded
+from rag_pipeline.answering.quantities.facts import facts, plain
 from rag_pipeline.answering.quantities.numbers import FactValue
 from rag_pipeline.answering.quantities.values import Quantity, bound_of
 from rag_pipeline.answering.reading import SentenceEmbed
+from rag_pipeline.answering.slots import is_exchanged
 from rag_pipeline.answering.words import WORD, same_word, sense_of, stems
 
 _FROM = re.compile(
-    r"(?i)\b(?:after|from|following|since|(?:high|long|larg|great)er than|nach|ab|"
-    r"seit|über)\s+(?:the |dem |der )?$"
+    r"(?i)\b(?:after|from|following|since|\w+er (?:than|als)|nach|ab|seit|über)\s+"
+    r"(?:the |dem |der )?$"
 )
 _TO = re.compile(
-    r"(?i)\b(?:before|until|by|prior to|(?:low|short|small)er than|vor|bis|"
-    r"unter)\s+(?:the |dem |der |zum )?$"
+    r"(?i)\b(?:before|until|by|prior to|(?:low|short|small|young|light|narrow|thinn|cheap|earli|"
+    r"soon|slow|cold|cool|weak)er than|(?:niedrig|kürz|klein|jüng|leicht|schmal|dünn|billig|früh)"
+    r"er als|vor|bis|unter)\s+(?:the |dem |der |zum )?$"
 )
 _MORE = re.compile(
     r"(?i)(?: \w+)?\s+(?:or|and) (?:above|over|older)\b|\s+(?:oder|und) (?:darüber|älter|mehr)\b|"
@@ -46,16 +50,6 @@ _SIDE = re.compile(
     r"\b(?:" + "|".join(f"(?P<{side}>{words})" for side, words in _SIDES.items()) + r")\b"
     r"(?P<event>(?: [^\W\d]+){1,6})"
 )
-_FEW = re.compile(r"\b(?:some|several|sometimes|einige\w*|manche\w*|manchmal|teilweise)\b")
-"""Words of a part that says nothing about the rest."""
-_DUTY = re.compile(
-    r"\b(?:must|ha(?:s|ve) to|needs? to|(?:required|obliged|compelled) to|is required|"
-    r"are required|mandatory|compulsory|muss|müssen|verpflichtet|verpflichtend|zwingend)\b"
-)
-_OPTION = re.compile(
-    r"\b(?:may|can|optional(?:ly)?|voluntary|allowed|permitted|free to|darf|dürfen|kann|können|"
-    r"freiwillig|erlaubt|gestattet)\b"
-)
 _YES_OR_NO = re.compile(
     r"(?i)\W*(?:may|can|could|must|shall|should|is|are|were|do|does|did|has|have|will|would|"
     r"darf|dürfen|kann|können|muss|müssen|soll|sollen|ist|sind|hat|haben|wird|werden|gibt|"
@@ -63,40 +57,191 @@ _YES_OR_NO = re.compile(
     r"puedo|puede|pueden|podemos|debe|deben|hay)\b"
 )
 _NOUN = re.compile(r"[\s-]*([^\W\d]+)")
+_MODES = {
+    "exempt": r"need not|needn['’]t|(?:do|does|did)(?: not|n['’]t) (?:have|need)|"
+    r"(?:(?:shall|may|will|can) )?(?:not|n['’]t)(?: be)? (?:required|obliged|bound|mandatory|"
+    r"compulsory|necessary|needed)|no (?:duty|obligation|need)|under no (?:duty|obligation)|"
+    r"optional|voluntary|unnecessary|(?:muss|müssen|brauch(?:t|en))\b[^.;]*\b(?:nicht|kein\w*)|"
+    r"keine pflicht|freiwillig|nicht (?:verpflichtet|erforderlich|nötig|notwendig)",
+    "forbidden": r"(?:must|may|shall|can|could)(?: not|n['’]t)|cannot|prohibited|forbidden|banned|"
+    r"(?:not|n['’]t)(?: be)? (?:allowed|permitted|entitled|authori[sz]ed)|barred|verboten|"
+    r"untersagt|unzulässig|nicht (?:erlaubt|gestattet|zulässig)|"
+    r"(?:darf|dürfen|kann|können)\b[^.;]*\b(?:nicht|kein\w*)",
+    "duty": r"must|ha(?:s|ve) to|needs? to|required|obliged|compelled|bound to|duty|mandatory|"
+    r"compulsory|obligatory|muss|müssen|verpflichtet|verpflichtend|pflicht|zwingend",
+    "option": r"may|can|could|allowed|permitted|entitled|choose|darf|dürfen|kann|können|erlaubt|"
+    r"gestattet|zulässig",
+}
+_MODE = {mode: re.compile(rf"\b(?:{words})\b") for mode, words in _MODES.items()}
+_CONDITION = re.compile(r"\b(?:only|without|nur|ohne)\b")
+_RANGE = re.compile(r"(\d+)(?::\d\d)?\s*(?:-|–|to|bis|until|and|und)\s*$")
+_SECONDS = {"day": 86_400, "week": 604_800, "year": 31_557_600}
+_SECONDS |= {"tag": 86_400, "tage": 86_400, "woche": 604_800, "month": 2_629_800}
+_SECONDS["months"] = _SECONDS["month"]
 _SIMILAR = 0.8
-"""Least cosine of clauses in two languages that are compared."""
+"""Least cosine of parts in two languages that are compared."""
 _TIED = 0.01
-"""Difference of cosines below which two clauses are equally close."""
-_ALLOWED = frozenset(map(sense_of, ("allow", "forbid")))
-"""Senses of words that allow or deny all that their clause is about."""
-_LEAST_SHARED = 0.6
-"""Least share of a clause's words that a clause of the passage has, to be compared."""
-_LEAST_OF_LONG = 0.8
-"""The same for a clause of the passage with more than twice as many words."""
+"""Difference of cosines below which two parts are equally close."""
+_OTHER_WORD = 0.15
+"""Cost of a word of a part that the statement lacks. A word that the statement has counts 1."""
+_NEAR = 0.5
+"""Least share of the words of a further part that the statement has."""
+_SHORT = 14
+"""Number of content words of a passage that is about the statement, whatever its words are."""
+_COVERED, _OWN = 0.8, 0.5
+"""Least shares of the words of a statement and of its closest parts that both have."""
 
 
 def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None) -> bool:
-    """Return whether the clauses of a passage that are closest to a statement say the opposite.
+    """Return whether the parts of a passage that are closest to a statement say the opposite.
 
-    Opposite clauses differ by a negation or by opposite words. Opposites are also "at least" and
-    "at most", "before" and "after" the same event, or "all" and "some" or "only". For a statement
-    in another language, `embed` gives vectors. Then the most similar clauses are the closest ones.
+    For a statement in another language, `embed` gives vectors. Then the most similar parts are the
+    closest ones.
     """
-    said, held = statement.lower(), passage.lower()  # "ß" stays "ß"
-    all_words = WORD.findall(held)
-    held_clauses = [clause for clause in clauses(held, said) if clause.words]
-    opposite = {True: False, False: False}
-    for clause in clauses(said, held):
-        alike = [c for c in held_clauses if c.is_condition == clause.is_condition]
-        if clause.words and alike and not (clause.negative and clause.excepted):
-            closest = (
-                _most_similar(clause, alike, embed) if embed else _closest(clause, alike, all_words)
-            )
-            opposite[clause.is_condition] |= bool(closest) and all(
-                _is_opposite(clause, other, focused=embed is None) for other in closest
-            )
-    # "No vote is needed if nobody objects" follows from "a vote is needed only if one objects".
-    return opposite[False] != opposite[True]
+    held, said = reworded(plain(passage)), reworded(plain(statement))
+    of_passage, of_statement = parts(held, said), parts(said, held)
+    if not _words(of_statement) or not of_passage:
+        return False
+    if embed:
+        similar = _most_similar(said, of_passage, embed)
+        return bool(similar) and all(_is_opposite([p], of_statement, False) for p in similar)
+    closest = _closest(of_passage, of_statement)
+    has_exception = any(
+        part.denials and part.main >= 0 and of_passage[part.main] in closest
+        for part in of_passage
+        if part not in closest
+    )
+    if not closest or (has_exception and SOME.search(said)):
+        return False  # "Nobody may, except the staff" and "some may"
+    beyond = None
+    if not facts(" ; ".join(part.text for part in closest)):
+        beyond = _is_beyond(held, said)
+    return _is_opposite(closest, of_statement, True, beyond) or is_exchanged(
+        passage, statement, False
+    )
+
+
+def _words(some: Sequence[Part]) -> tuple[str, ...]:
+    return tuple(word for part in some for word in part.words)
+
+
+def _most_similar(statement: str, held: Sequence[Part], embed: SentenceEmbed) -> list[Part]:
+    vectors = embed([statement, *(part.text for part in held)])
+    alike = vectors[1:] @ vectors[0]
+    least = max(_SIMILAR, alike.max() - _TIED)
+    return [part for part, cosine in zip(held, alike, strict=True) if cosine >= least]
+
+
+def _closest(held: Sequence[Part], said: Sequence[Part]) -> list[Part]:
+    """Return the parts of a sentence that share the most words with a statement.
+
+    Return no parts if a long passage is about something else.
+    """
+    words, openers = set(_words(said)), {_opener(part) for part in said if part.denials}
+    hits = [{w for w in words if any(same_word(w, o) for o in part.words)} for part in held]
+    misses = [sum(not any(same_word(o, w) for w in words) for o in part.words) for part in held]
+    chosen: list[int] = []
+    found: set[str] = set()
+
+    def is_about(n: int) -> bool:
+        part, new = held[n], len(hits[n] - found)
+        if n in chosen:
+            return False
+        if part.main in chosen and part.denials and _opener(part) in openers:
+            return True
+        is_near = new >= _NEAR * (new + misses[n])
+        first = held[chosen[0]] if chosen else part
+        return new > 0 and (
+            not chosen or part.main in chosen or (is_near and part.sentence == first.sentence)
+        )
+
+    while more := [n for n in range(len(held)) if is_about(n)]:
+        best = max(more, key=lambda n: (len(hits[n] - found) - _OTHER_WORD * misses[n], -n))
+        for n in {best, held[best].main} - {-1}:
+            chosen.append(n)
+            found |= hits[n]
+    own = [word for n in chosen for word in held[n].words]
+    shared = sum(any(same_word(word, other) for other in words) for word in own)
+    is_covered = len(found) >= _COVERED * len(words) and shared >= _OWN * len(own)
+    if not is_covered and len(_words(held)) > _SHORT:
+        return []
+    return [held[n] for n in sorted(set(chosen))]
+
+
+def _opener(part: Part) -> str:
+    """Return the first word of a phrase such as "without a key"."""
+    return WORD.findall(part.text)[0] if part.main >= 0 else ""
+
+
+def _is_opposite(
+    held: Sequence[Part], said: Sequence[Part], focused: bool, beyond: bool | None = None
+) -> bool:
+    one, other = (" ; ".join(part.text for part in some) for some in (held, said))
+    changes = [
+        _has_opposite(_words(held), _words(said)),
+        _on_other_side(one, other, focused),
+        bool(_is_beyond(one, other) if beyond is None else beyond),
+    ]
+    denials = sum(len(part.denials) for part in (*held, *said))
+    modes = {_mode(one), _mode(other)}
+    has_condition = bool(_CONDITION.search(one) or _CONDITION.search(other))
+    if (denials + sum(changes)) % 2:
+        # "He may decline" and "he need not accept"
+        return modes != {"exempt", "option"} or any(changes) or has_condition
+    is_plain = not denials and not any(changes) and not has_condition
+    return (
+        modes == {"exempt", "forbidden"}
+        or (modes == {"duty", "option"} and is_plain)
+        or bool(
+            ALL.search(other)
+            and not (ONLY.search(other) or ALL.search(one))
+            and (SOME.search(one) or ONLY.search(one))
+        )
+    )
+
+
+def _mode(text: str) -> str:
+    """Return the first mode of a text, or "". Of two with one beginning, the first above counts."""
+    found = [
+        (m.start(), n, mode) for n, mode in enumerate(_MODE) if (m := _MODE[mode].search(text))
+    ]
+    return min(found)[2] if found else ""
+
+
+def _has_opposite(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Return whether an odd number of words has only its opposite in the other text."""
+    one, other = (
+        {(s.group, s.side) for w in ws if (s := sense_of(w)) and not s.negates and w not in both}
+        for ws, both in ((words, others), (others, words))
+    )
+    groups = {group for group, _ in one} & {group for group, _ in other}
+    return (
+        sum(
+            {s for g, s in one if g == n}.isdisjoint({s for g, s in other if g == n})
+            for n in groups
+        )
+        % 2
+        == 1
+    )
+
+
+def _on_other_side(one: str, other: str, focused: bool) -> bool:
+    """Return whether something is before an event in one text and after it in the other.
+
+    If `focused` is False, the texts are in two languages. Then their events count as the same if
+    each text has only one.
+    """
+    sides, others = list(_sides(one)), list(_sides(other))
+    return any(
+        side != at
+        and (
+            any(same_word(a, b) for a in event for b in place)
+            if focused
+            else len(sides) == len(others) == 1
+        )
+        for side, event in sides
+        for at, place in others
+    )
 
 
 def bounded_as(question: str, text: str) -> int:
@@ -126,154 +271,69 @@ def _named_limits(text: str) -> list[tuple[FactValue, str, str]]:
     return named
 
 
-def _closest(clause: Clause, held: Sequence[Clause], passage: Sequence[str]) -> list[Clause]:
-    """Return the clauses that share the most words with a clause and have the fewest others."""
-    shared = [
-        _shared(clause.words, other.words)
-        if _shared(other.exception[:2], clause.words) == len(other.exception[:2])
-        and not (clause.exception and other.excepted)  # both have an exception
-        else 0
-        for other in held
-    ]
-    most = max(shared)
-    # The verb may be another one with a sense of its own: "possible" and "excluded".
-    known = [w for w in clause.words if w not in LIGHT]
-    known = [w for w in known if not sense_of(w) or _shared([w], passage)]
-    closest = [c for c, n in zip(held, shared, strict=True) if n == most]
-    own = [len(c.words) - len(c.exception) for c in closest]
-    closest = [c for c, n in zip(closest, own, strict=True) if n == min(own)]
-    is_long = min(len(c.words) for c in closest) > 2 * len(clause.words)
-    is_close = most >= (_LEAST_OF_LONG if is_long else _LEAST_SHARED) * len(known)
-    return closest if most and is_close else []
-
-
-def _most_similar(clause: Clause, held: Sequence[Clause], embed: SentenceEmbed) -> list[Clause]:
-    vectors = embed([clause.text, *(other.text for other in held)])
-    alike = vectors[1:] @ vectors[0]
-    least = max(_SIMILAR, alike.max() - _TIED)
-    return [c for c, a in zip(held, alike, strict=True) if a >= least]
-
-
-def _shared(words: Sequence[str], others: Sequence[str]) -> int:
-    return sum(any(same_word(word, other) for other in others) for word in words)
-
-
-def _is_opposite(one: Clause, other: Clause, focused: bool = True) -> bool:
-    side = _on_other_side(one.text, other.text, focused)
-    differs = (one.negative != other.negative) ^ _has_opposite(one.words, other.words)
-    denying, denied = (one, other) if one.negative else (other, one)
-    if (
-        focused
-        and not side
-        and one.negative != other.negative
-        and not _ALLOWED.intersection(filter(None, map(sense_of, denying.words)))
-        and not any(same_word(word, held) for word in denying.denied for held in _predicate(denied))
-    ):
-        differs = False  # The negation is about something else.
-    counts = [{q.value for q in facts(c.text) if number_of(q.value)} for c in (one, other)]
-    if all(counts) and counts[0].isdisjoint(counts[1]):
-        differs = False  # Two counts tell of two groups: "forty may" and "sixty may not".
-    if (SOME.search(one.text) and other.restricted) or (
-        _FEW.search(one.text) and _FEW.search(other.text)
-    ):
-        differs = False
-    if one.negative and other.restricted and _shared(one.words, other.words) < len(one.words):
-        differs = False  # "Only members may" and "guests may not".
-    # "More than eight may not" is "no more than eight may".
-    differs ^= _is_bounded_otherwise(one.text, other.text) or side
-    return (
-        (differs and not (one.restricted and (one.negative or other.restricted)))
-        or _has_other_modal(one, other)
-        or bool(
-            ALL.search(one.text)
-            and not ONLY.search(one.text)
-            and (
-                ONLY.search(other.text)
-                or SOME.search(other.text)
-                or (
-                    other.conditional
-                    and not one.conditional
-                    and _shared(one.words, other.words) == len(one.words)
-                )
-            )
-        )
-    )
-
-
-def _has_other_modal(one: Clause, other: Clause) -> bool:
-    """Return whether one clause is a duty and the other only a permission."""
-    if one.negative or other.negative or one.restricted or other.restricted:
-        return False
-    duty, option = ([bool(p.search(c.text)) for c in (one, other)] for p in (_DUTY, _OPTION))
-    return duty == option[::-1] and duty[0] != duty[1]
-
-
-def _predicate(clause: Clause) -> tuple[str, ...]:
-    """Return the content words after the first modal verb, or all if fewer than two follow it."""
-    modal = MODAL.search(clause.text)
-    rest = set(WORD.findall(clause.text[modal.end() :])) if modal else set()
-    words = tuple(word for word in clause.words if word in rest)
-    return words if len(words) > 1 else clause.words
-
-
-def _has_opposite(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Return whether an odd number of words has only its opposite in the other clause."""
-    one, other = (
-        {(s.group, s.side) for w in ws if (s := sense_of(w)) and not s.negates and w not in both}
-        for ws, both in ((words, others), (others, words))
-    )
-    groups = {group for group, _ in one} & {group for group, _ in other}
-    return (
-        sum(
-            {s for g, s in one if g == n}.isdisjoint({s for g, s in other if g == n})
-            for n in groups
-        )
-        % 2
-        == 1
-    )
-
-
-def _on_other_side(one: str, other: str, focused: bool) -> bool:
-    """Return whether something is before an event in one clause and after it in the other.
-
-    If `focused` is False, the clauses are in two languages. Then their events count as the same if
-    each clause has only one.
-    """
-    sides, others = list(_sides(one)), list(_sides(other))
-    return any(
-        side != at
-        and (
-            any(same_word(a, b) for a in event for b in place)
-            if focused
-            else len(sides) == len(others) == 1
-        )
-        for side, event in sides
-        for at, place in others
-    )
-
-
 def _sides(text: str) -> Iterator[tuple[str, list[str]]]:
+    for quantity in sorted(facts(text), key=lambda q: -q.start):
+        if quantity.kind not in ("DAY", "RATE"):  # "before 5 May" is a limit
+            text = f"{text[: quantity.start]} 7 {text[quantity.end :]}"
     for found in _SIDE.finditer(text):
         words = [word for word in WORD.findall(found["event"]) if stems(word)]
         if words:
             yield next(side for side in _SIDES if found[side]), words[:3]
 
 
-def _is_bounded_otherwise(one: str, other: str) -> bool:
-    """Return whether a quantity is a minimum in one clause and a maximum in the other."""
-    limits, others = ({q.value: bound for q, bound in _limits(text)} for text in (one, other))
-    both = limits.keys() & others.keys()
-    if any(limits[value] != others[value] for value in both):
-        return True
-    # A bound that both have is about the same thing, and another may be about another thing.
-    return not both and any(
-        least == "least" != most
-        and value[0] == end[0]
-        and (number_of(value) or 0) > (number_of(end) or 0)
-        for ones, twos in ((limits, others), (others, limits))
-        for value, least in ones.items()
-        for end, most in twos.items()
-    )
+def _is_beyond(one: str, other: str) -> bool | None:
+    """Return whether a quantity is outside the limits of the first text, or has another bound.
+
+    Return None if the texts have no quantities of one kind.
+    """
+    held, beyond = list(_values(one)), None
+    for kind, size, noun, bound in _values(other):
+        alike = [value for value in held if value[0] == kind]
+        if kind == "number" and (len(alike) > 1 or not (bound or (alike and alike[0][3]))):
+            alike = [v for v in alike if not (noun and v[2]) or same_word(noun, v[2])]
+        if not alike:
+            continue
+        sizes = [value for _, value, _, _ in alike]
+        bounds = [its for _, value, _, its in alike if value == size]
+        if bounds:
+            differs = bool(bound) and all(its not in ("", bound) for its in bounds)
+        elif len(alike) > 1 and min(sizes) <= size <= max(sizes) and not any(v[3] for v in alike):
+            differs = False  # "from 7 to 9" and "at 8"
+        else:
+            differs = all(_excludes(value, its, size, bound) for _, value, _, its in alike)
+        beyond = bool(beyond) or differs
+    return beyond
+
+
+def _excludes(limit: Decimal, its: str, size: Decimal, bound: str) -> bool:
+    """Return whether a value with a bound, or none, is outside another one."""
+    if its:
+        outside = size > limit if its == "most" else size < limit
+        return outside and bound != its
+    return limit > size if bound == "most" else limit < size if bound == "least" else True
+
+
+def _values(text: str) -> Iterator[tuple[str, Decimal, str, str]]:
+    """Yield the kind, the size, the noun and the bound of each quantity. Units need no noun."""
+    bounds = dict(_limits(text))
+    for quantity in facts(text):
+        kind, *numbers = quantity.value
+        if quantity.kind in ("DAY", "RATE") or kind in ("either date", "month"):
+            continue
+        size = Decimal(numbers[0])
+        if kind == "date":
+            size = 31 * size + Decimal(numbers[1])
+        found = _NOUN.match(text, quantity.end)
+        noun = found[1] if found and kind in ("number", "nth") else ""
+        kind = noun if kind == "nth" and noun in _SECONDS else str(kind).removeprefix("nth ")
+        if kind in _SECONDS:
+            kind, size = "seconds", size * _SECONDS[kind]
+        kind = "number" if kind == "nth" else kind
+        first = _RANGE.search(text, max(0, quantity.start - 20), quantity.start)
+        written = re.search(r"[1-9]\d*", text[quantity.start : quantity.end])
+        if first and written:
+            yield kind, size * Decimal(first[1]) / Decimal(written[0]), noun, ""
+        yield kind, size, noun, "" if first else bounds.get(quantity, "")
 
 
 def _limits(text: str) -> Iterator[tuple[Quantity, str]]:
@@ -281,7 +341,7 @@ def _limits(text: str) -> Iterator[tuple[Quantity, str]]:
     for quantity in facts(text):
         before, after = text[: quantity.start], text[quantity.end :]
         bound = bound_of(text, quantity)
-        for side, ahead, behind in (("least", _FROM, _MORE), ("most", _TO, _LESS)):
+        for side, ahead, behind in (("most", _TO, _LESS), ("least", _FROM, _MORE)):
             bound = bound or (side if ahead.search(before) or behind.match(after) else "")
         if bound == "most" and _LAST.search(before) and _BEFORE.match(after):
             bound = "least"  # "up to two days before"

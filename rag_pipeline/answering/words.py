@@ -1,77 +1,18 @@
 """Compare words of English and German texts: stems, compounds, and opposites.
 
-The tables hold beginnings of words of the general language. A beginning matches a word if a usual
-ending follows: "approv" matches "approves" and "approval".
+`opposites.txt` holds beginnings of words of the general language. A beginning matches a word if a
+usual ending follows: "approv" matches "approves" and "approval".
 """
 
 import math
 import re
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.search.tokenization import tokenizer_of
 
-_NEGATING = """
-allow permit permiss authoris authoriz erlaub gestatt zuläss zulässig berechtig tolerat possibl
-möglich > forbid forbidd forbad prohibit ban bann barr disallow outlaw verbiet verbot untersag
-unterlass unterbleib;
-accept approv grant adopt annehm angenomm annahm genehmig bewillig beschließ beschloss zustimm
-zugestimm billig > reject refus declin deni deny dismiss veto ablehn abgelehn verweiger verwarf
-verworf verwerf vertag postpon adjourn zurückweis zurückgewies zurückwies abweis abgewies
-missbillig;
-includ contain cover compris enthalt enthält umfass beinhalt einschließ eingeschloss inbegriff
-mitgeliefer > exclud omit exempt waiv skip ausschließ ausgeschloss ausschluss ausgenomm ausnehm
-befrei;
-have possess hab besitz verfüg > lack mangel fehl;
-continu resum fortsetz fortgesetz > ceas discontinu stopp stop aufhör aufgehör;
-enabl activat aktivier > disabl deactivat deaktivier;
-use verwend > refrain abstain forgo forego avoid prevent verzicht vermeid verhinder;
-welcom willkommen erwünsch > objectionabl;
-encourag ermutig empfehl > discourag abrat abgerat
-"""
-"""Groups "word > negation of the word". The second is a negation even if the first is absent."""
-_OPPOSITE = """
-increas rise risen rose rais grow grew grown higher steig stieg gestieg erhöh wachs wuchs höher
-zunehm zunahm zugenomm > decreas fell fallen drop declin reduc lower shrink shrank sink sank gesunk
-senk gesenk zurückging niedrig gering verringer abnehm abnahm abgenomm reduzier;
-open öffn geöffn offen > close clos shut schließ geschloss;
-begin begun began start commenc beginn begonn anfang > end ended finish conclud endet ende endete;
-last letzt > first erst; earlier early früh > late later spät;
-mandator compulsor obligator verpflichtend zwingend > optional voluntar freiwillig;
-gratis kostenlos kostenfrei unentgeltlich umsonst > kostenpflichtig entgeltlich gebührenpflichtig
-pay paid charg zahl bezahl gezahl;
-einschalt eingeschalt anschalt > ausschalt ausgeschalt abschalt abgeschalt;
-wid breit > narrow schmal; major > minor; rare selten > common häufig;
-temporar vorübergehend befrist > permanent dauerhaft unbefrist;
-public öffentlich > privat; written schriftlich schriftform > oral verbal mündlich;
-inside indoor innen drinnen intern internal > outside outdoor außen draußen extern external;
-warm hot heiß > cold cool kalt kühl; wet nass feucht > dry trocken; full voll > empty leer;
-true wahr richtig > false falsch; buy bought purchas acquir erwerb kauf gekauf sell sold verkauf;
-confirm held stattfind stattfand stattgefund findestatt bestätig > cancel cancell abandon scrapp
-annul absag abgesag ausgefall ausfall ausfäll storn gestrichen entfall entfäll entfiel;
-succeed success geling gelang gelung > fail scheiter misslang missling misslung;
-win won gewinn gewann gewonn > lose lost verlier verlor; safe sicher > danger gefähr gefährlich;
-arriv ankomm ankunft ankam > depart abfahr abfahrt abflug abreis abfuhr;
-add added hinzufüg > remov delet entfern lösch gelösch; lend lent verleih borrow entleih;
-easy easier leicht einfach > hard difficult schwer schwierig;
-fast quick rapid schnell > slow langsam; cheap billig günstig > expensiv teuer;
-strong stark > weak schwach; long lang länger longer > short kurz kürz shorter;
-same gleich identical identisch > different verschied unterschiedlich;
-together gemeinsam zusammen > separat getrennt einzeln individual;
-better besser > worse schlecht schlechter; majorit mehrheit > minorit minderheit;
-larg bigger big greater groß größer > smaller small klein kleiner;
-new neu young jung > old older alt älter gebraucht second-hand; more mehr > less fewer weniger;
-fix fest > variabl variabel; longer länger > shorter kürzer; minimum mindest > maximum höchst;
-automatic automatisch > manual manuell;
-north northern nord nördlich > south southern süd südlich;
-east eastern ost östlich > west western westlich; heavy schwer > light leicht;
-send sent schick receiv empfang empfäng; presen anwesend > absen abwesend;
-valid gültig wirksam gilt gelt > void invalid nichtig laps ungültig unwirksam;
-available accessib verfügbar zugänglich > block lock sperr gesperr;
-import einfuhr > export ausfuhr; online > offline; summer sommer > winter; even > odd
-"""
-"""Groups "word > opposite". Only a word of both sides together makes two statements opposite."""
 _ENDINGS = frozenset(
     "e s d es ed ing al als ion ions ance ly y ies ied ty ity ment ments ful fully "
     "en t te ten st em et ete eten n r rer ere eren eres erer ung ungen bar lich es ernd end ende "
@@ -92,13 +33,20 @@ class Sense(NamedTuple):
 
 
 @cache
+def tables() -> list[str]:
+    """Return the lines of the tables of opposites and wordings, without comments."""
+    lines = Path(__file__).with_name("opposites.txt").read_text("utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@cache
 def _senses() -> dict[str, Sense]:
     found: dict[str, Sense] = {}
-    groups = [(g, True) for g in _NEGATING.split(";")] + [(g, False) for g in _OPPOSITE.split(";")]
-    for number, (group, negating) in enumerate(groups):
-        for side, words in enumerate(group.split(">")):
+    for number, line in enumerate(tables()):
+        sides = re.split(r" <?> ", line)
+        for side, words in enumerate(sides if len(sides) == 2 else ()):
             for word in words.split():
-                found.setdefault(word, Sense(number, bool(side), negating and bool(side)))
+                found.setdefault(word, Sense(number, bool(side), bool(side) and " > " in line))
     return found
 
 

@@ -31,7 +31,7 @@ _WORDINGS = (
     (r"(?i)\b(?:ein|one|a) (?:fünftel|fifth)\b", "20 percent"),
     (r"(?i)\b(?:ein|one|a) (?:zehntel|tenth)\b", "10 percent"),
     (r"(?i)\b(?:ein|one|a) (?:viertel|quarter) (?=of|der|des)", "25 percent "),
-    (r"(?i)\b(?:ein|one|a) (?:drittel|third)\b", "one third "),
+    (r"(?i)\b(?:ein|one|a) (?:drittel|third)\b(?![ -](?:part|person))", "one third "),
     (r"(?i)\b(?:zwei drittel|two thirds)\b", "two thirds "),
     (r"(?i)\b(?:die|der) hälfte\b", "50 percent"),
     (r"\bUS-Dollar", "US dollar"),
