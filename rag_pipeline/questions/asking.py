@@ -2,15 +2,13 @@
 
 import re
 
-from rag_pipeline.questions.forms import ENGLISH, Asked, is_vague
-from rag_pipeline.questions.german_forms import GERMAN, PHRASE, german
+from rag_pipeline.questions.forms import ENGLISH, MOST_WORDS, Asked, is_clause, is_vague
+from rag_pipeline.questions.german_forms import GERMAN, PHRASE, german, german_purpose
+from rag_pipeline.questions.words import either, word_list
 
 _ELSEWHERE = re.compile(
-    r"\b(?:above|below|following|foregoing|as follows|this|these|those|there|here|(?:do|does|done) "
-    r"(?:so|that|it)|said|as (?:before|usual)|"
-    r"wie (?:zuvor|bisher)|thereof|therein|"
-    r"(?:nach)?folgende\w*|obige\w*|oben|unten|siehe|dies\w*|dort|hier|"
-    r"dabei|dafür|damit|darin|dazu)\b",
+    rf"\b(?:{either('elsewhere')}|as follows|(?:do|does|done) (?:so|that|it)|as (?:before|usual)|"
+    r"wie (?:zuvor|bisher)|(?:nach)?folgende\w*)\b",
     re.IGNORECASE,
 )
 """A reference to another sentence. An answer that holds such a reference is not complete."""
@@ -24,6 +22,30 @@ _FEWEST_WORDS = 4
 _FULL_NAME = re.compile(r"[A-Z]\w+ [A-Z]")
 _LETTER = re.compile(r"(?<![\w’'.-])[b-hj-z](?![\w’'.-])")
 """A letter that stands alone: a symbol, or the rest of a word."""
+_DOES = {
+    form: third or f"{verb}s"
+    for verb, _, third in (verb.partition(":") for verb in word_list("option_verbs"))
+    for form in (verb, third or f"{verb}s")
+}
+"""The third person of a verb that says the effect of an option, by two of its forms."""
+_FIRST = re.compile(r"\.(?=\s|$)|; |: | - |,? if any\b| \([^()]*\)(?=\W*$|\.\s)")
+"""The end of the first statement of an entry, or an aside at its end."""
+
+
+def purpose_of(said: str, names: str, language: str, about: str) -> str:
+    """Return the question for the option that has the effect `said` first, or ""."""
+    first = _FIRST.split(said)[0].rstrip(". ")
+    # A question must not hold placeholders of `names`, such as FILE.
+    arguments = re.findall(r"[^\W\d_]{3,}", re.sub(r"--?[\w-]+", "", names))
+    is_odd = not {*arguments}.isdisjoint(re.findall(r"\w+", first)) or re.search("[A-Z]{4}", first)
+    if is_odd or not 4 <= len(first.split()) <= MOST_WORDS[1]:
+        return ""
+    if language == "de":
+        return german_purpose(first)
+    verb, _, rest = first.removeprefix("Do not ").partition(" ")
+    does = f"does not {verb}" if len(verb) + len(rest) + 1 < len(first) else _DOES.get(verb.lower())
+    is_clear = verb.lower() in _DOES and is_clause(rest) and not is_vague(rest, about)
+    return f"which option‹ of @› {does} {rest}" if is_clear else ""
 
 
 def _is_whole(sentence: str, asked: Asked) -> bool:

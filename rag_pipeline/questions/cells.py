@@ -15,6 +15,7 @@ from rag_pipeline.answering.quantities.values import quantities
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
+from rag_pipeline.questions.words import either, word_list
 
 _MOST = 3
 """Maximum number of questions about the tables of a document."""
@@ -25,63 +26,26 @@ _LONGEST = 60
 _RULE = re.compile(r"\|(?:\s*:?-{3,}:?\s*\|)+")
 _NUMBER = re.compile(r"[\s\d.,:%/+-]*(?:[€$£]|[A-Z]{3})?[\s\d.,:%/+-]+(?:[€$£]|[A-Z]{3})?")
 _UNIT = re.compile(r"\s*(?:[(\[][^()\[\]]*[)\]]|\b(?:usd|eur|gbp|chf|kg|km|pct))$|\s*:$", re.I)
-_MEASURE = re.compile(
-    r"(?:[€$£]|EUR|Euro|GBP|USD|CHF)(?:\b.*)?|%|[kcm]?[gm]|km|[mch]?l|t|ha|min|eur|gbp|usd|chf|"
-    r"hp|PS|kWh?|[WVA]|Ah|bar|psi|°[CF]|ft|inch|in|lbs?|oz|kn|knots|nm|mph|km/h|m²|m³|hours|minutes|"
-    r"days|weeks|months|years|Stunden|Minuten|Tage|Wochen|Monate|Jahre"
-)
+_MEASURE = re.compile(rf"(?:[€$£]|EUR|Euro|GBP|USD|CHF)(?:\b.*)?|{either('measures')}")
 SHEETS = (".csv", ".tsv", ".xlsx", ".ods")
 """Suffixes of files that hold tables and little other text."""
 _PLACE = re.compile(r"(?:.* )?(?:where|place|location|room|site|building)", re.I)
 _UNITS = re.compile(r"units?|uom|einheit(?:en)?", re.I)
 _EACH = re.compile(r"each|ea|pieces?|pcs?|units?|items?|stück|stk|pauschal|flat|total", re.I)
 _DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
-_DULL = re.compile(
-    r"(?:date|datum|for|to|what|who|how|für|comments?|notes?|remarks?|units?|id|pos|nr|no|"
-    r"bemerkung\w*|notiz\w*|einheit)\W*",
-    re.I,
-)
+_DULL = re.compile(rf"(?:{either('dull_heads')})\W*", re.I)
 _SUM = re.compile(r"(?:grand |sub)?total|sum|summe|gesamt\w*|all|alle|n/?a", re.I)
 _PERSON = re.compile(r"(?:[A-ZÄÖÜ][\w.’'-]*\s?){2,4}")
 _NAMES = re.compile(r"(?:.* )?(?:name|employee|person|member|contact|mitarbeiter\w*|vorname)", re.I)
-_DOER = frozenset(
-    "owner supplier manager teacher instructor trainer author driver customer editor director "
-    "examiner inspector organiser organizer speaker leader lead chair contact assignee vet buyer "
-    "seller manufacturer vendor tester reviewer approver supervisor landlord tenant".split()
-)
-_OF = frozenset(
-    "meaning description name title role status weight size colour color length height width age "
-    "capacity author population purpose type model brand location address breed species position "
-    "job profession department area diameter power voltage origin branch office extension "
-    "phone email telephone".split()
-)
-_FOR = frozenset(
-    "price cost fee rate amount total budget salary rent deposit discount charge value quantity "
-    "stock minimum maximum limit target result deadline number code reference room shelf category "
-    "subject warranty delivery duration frequency interval temperature dose dosage remedy cause "
-    "action priority rating score capital turnover revenue profit expiry premium excess cover "
-    "term notice schedule balance allowance".split()
-)
-_MANY = frozenset(
-    "hours weeks days months years places seats participants people items pieces units points "
-    "employees pages copies beds nights kilometres miles".split()
-)
+_DOER = frozenset(word_list("doers"))
+_OF = frozenset(word_list("nouns_of"))
+_FOR = frozenset(word_list("nouns_for"))
+_MANY = frozenset(word_list("nouns_of_counts"))
 """Nouns that head columns: `_DOER` of persons, `_MANY` of counts, the others by preposition."""
-_PERSONAL = re.compile(
-    r".*\b(?:role|position|job|department|branch|office|extension|phone|email|telephone|salary|"
-    r"start date|room|manager|supervisor|team|title)"
-)
+_PERSONAL = re.compile(rf".*\b(?:{either('of_persons')}|start date)")
 _CURRENCY = re.compile(r"[€$£]|EUR|Euro|GBP|USD|CHF")
-_GENDER = (
-    (r"zeit|menge|nummer|summe|gebühr|ung|heit|keit|schaft|frist|größe|höhe|farbe|klasse|adresse|"
-     r"zahl|miete|fläche|dauer|kategorie|durchwahl|art|stelle|leistung|marke|rate|quote|"
-     r"antwort", "die"),
-    (r"preis|betrag|wert|ort|raum|termin|anteil|stand|status|satz|beginn|titel|standort|bestand|"
-     r"zustand|grund|tag|lieferant|hersteller|prüfer|leiter|ansprechpartner|trainer|betreuer|"
-     r"verbrauch|umsatz|druck|rabatt|zeitraum", "der"),
-    (r"datum|jahr|gewicht|budget|material|alter|volumen|ergebnis|thema|ziel|fach|gehalt", "das"),
-)  # fmt: skip
-"""Last parts of German nouns, and their article."""
+_ARTICLES = {article: tuple(word_list(f"{article}_ends")) for article in ("die", "der", "das")}
+"""Last parts of German nouns by their article."""
 
 
 class Row(NamedTuple):
@@ -305,4 +269,4 @@ def _heading(heading: str) -> list[str]:
 def _article(words: str) -> str:
     head = re.split(r" (?:der|des|von|für|in|im) ", words)[0]
     last = re.sub(r"\W*(?:netto|brutto|gesamt|(?:19|20)\d\d)$", "", head)
-    return next((a for ends, a in _GENDER if re.fullmatch(rf"(?:.*[\W\w])?(?:{ends})", last)), "")
+    return next((article for article, ends in _ARTICLES.items() if last.endswith(ends)), "")

@@ -17,7 +17,7 @@ from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import headings, headings_above
-from rag_pipeline.questions.asking import asked_of
+from rag_pipeline.questions.asking import asked_of, purpose_of
 from rag_pipeline.questions.cells import asked_cells, unmarked
 from rag_pipeline.questions.forms import is_vague
 from rag_pipeline.questions.sections import (
@@ -31,6 +31,7 @@ from rag_pipeline.questions.sections import (
     sections_of,
 )
 from rag_pipeline.questions.stated import FactKind, StatedFact
+from rag_pipeline.questions.words import either, word_list
 
 _SENTENCE = (20, 500)
 """Minimum and maximum characters of a sentence."""
@@ -116,10 +117,17 @@ _ONE_OF_MANY = re.compile(
 )
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINKS = {*"of the and for in to on a an with by der die das des und für von zur zum".split()}
+_BEFORE_NAME = frozenset(word_list("before_names"))
 READ = ("en", "de")
 """Languages that the rules read."""
-_KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage", "-": "option"}
-"""Kinds of facts by the kind of a quantity, or by the first letter of an entry."""
+_KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
+"""Kinds of facts by the kind of a quantity."""
+_LEANS = re.compile(
+    rf"(?:\S+ ){{0,2}}(?:{either('leaning')})\b|(?:like|see|siehe|wie|Nur diese|Only these)\b|"
+    r".*\b(?:(?:as|like|to|wie|zu|mit) -[-\w]+\W*|the|an?|of|to|with|or|and|mit|zu|oder|und)$",
+    re.I,
+)
+"""The text of an entry that another entry must complete, or that is cut off."""
 
 
 def read_facts(document: Document) -> Iterator[StatedFact]:
@@ -168,8 +176,10 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         number = rf"{'#+ ' * is_markdown}\d[.):\d]*[*_ \t]+{re.escape(head)}"
         is_numbered = re.search(number, text[max(0, begin - len(head) - 20) : begin])
         is_common = is_plain and " " not in head and not is_numbered
-        is_odd = is_common or (is_markdown and head.isupper())
-        is_alone = often[head] == 1 and (asking or (asks_for(topic, language) and not is_odd))
+        is_odd = is_common or (is_plain and head.islower()) or (is_markdown and head.isupper())
+        is_code = len("".join(text[begin:past].split())) < 0.7 * len("".join(body.split()))
+        is_topic = asking or (asks_for(topic, language) and not is_odd)
+        is_alone = often[head] == 1 and not is_code and is_topic
         # A line of capitalized words may be an author, whom the text below does not name.
         is_titled = (
             language == "en" and not is_plain and re.fullmatch(r"(?:[A-Z][\w.’'-]*\s?){2,4}", topic)
@@ -274,7 +284,7 @@ def _entries(document: Document, language: str) -> Iterator[StatedFact]:
     for found in (*entries, *topics):
         name, said = found["name"], plain(found["text"])
         is_whole = is_said(said, language) and said[-1] != ":" and not OUTSIDE.search(said)
-        if re.search(r"(?i)\b(?:same as|like|similar to|wie) -|^(?:Nur diese|Only these) ", said):
+        if _LEANS.match(said):
             continue
         if found.re is _TERM and re.search(r"\b[Dd]ies\w* (?!Eigensch|Option|Einst|Funkt)", said):
             continue
@@ -288,14 +298,18 @@ def _entries(document: Document, language: str) -> Iterator[StatedFact]:
             continue
         is_only = named[name] == 1 and len(said) <= _SENTENCE[1]
         if is_only and is_whole and name not in ("--help", "--version"):
-            place = document.document_id, found.start("names"), found.end("text"), said
-            name, kind = name.rstrip("="), _KIND_OF.get(name[0], "section")
-            yield StatedFact(kind, *place, (0, len(said)), subject=name)
-            defaults = list(_DEFAULT.finditer(said))
-            if len(defaults) == 1 and kind == "option":
-                asked = {"en": "what is the default of", "de": "was ist die Voreinstellung von"}
-                value, question = defaults[0].span("value"), f"{asked[language]} {name}"
-                yield StatedFact("default", *place, value, question=question)
+            is_coded = re.fullmatch(r"SIG[A-Z]+\d?(?:[+-]\d+)?|\w+=|[A-Z\d]+_[A-Z\d_]+", name)
+            kind: FactKind = "option" if name[0] == "-" else "variable" if is_coded else "term"
+            whole = f"{name} {said}"
+            place = document.document_id, found.start("names"), found.end("text"), whole
+            yield StatedFact(kind, *place, (len(name) + 1, len(whole)), subject=name)
+            if kind != "option":
+                continue
+            if asked := purpose_of(said, found["names"], language, title):
+                yield StatedFact("purpose", *place, (0, len(name)), subject=name, question=asked)
+            defaults = list(_DEFAULT.finditer(whole))
+            if len(defaults) == 1:
+                yield StatedFact("default", *place, defaults[0].span("value"), subject=name)
 
 
 def _abbreviations(
@@ -308,8 +322,11 @@ def _abbreviations(
     """
     defined: defaultdict[str, list[StatedFact]] = defaultdict(list)
     for start, end in spans:
-        sentence = plain(document.text[start:end])
+        raw = document.text[start:end]
+        sentence = plain(raw[_prefix(raw) :])
         is_prose = len(sentence.split()) > 5 and len(sentence) <= _SENTENCE[1] and "(" in sentence
+        # A caption, an address, or a line that a program prints is no sentence.
+        is_prose = is_prose and re.match(r"[“\"]?[A-ZÄÖÜ].*[.!?:][)”“\"]?$", sentence) is not None
         # Numbers of pages, and a title in quotes, are of a list of references.
         is_cited = re.search(r"^[“\"]|\d:\s?\d|\bpp\.|\bdoi\b", sentence, re.IGNORECASE)
         is_prose = is_prose and not is_cited and is_said(sentence, language)
@@ -317,6 +334,10 @@ def _abbreviations(
         for said in every if len(every) <= 2 else ():
             if value := _long_form(said):
                 place = document.document_id, start, end, sentence
+                # "abstract data types (ADTs)": one ADT is a type.
+                is_one = re.search(rf"\b(?:{said['short']}s|an? {said['short']})\b", document.text)
+                is_cut = is_one and re.search(r"[a-z]{2}[^s\W]s$", sentence[slice(*value)])
+                value = value[0], value[1] - bool(is_cut)
                 fact = StatedFact("abbreviation", *place, value, subject=said["short"])
                 defined[fact.subject].append(fact)
     for facts in defined.values():
@@ -339,13 +360,6 @@ def _long_form(said: re.Match[str]) -> Span | None:
             letters += "?" if is_part and said.string[start].isupper() else ""
             break
     return (start, said.end("long") - 1) if not letters and said["short"].isupper() else None
-
-
-_BEFORE_NAME = frozenset(
-    "Older Newer Each Every Either Neither Both This These That Those Such Some Many Most Your "
-    "Their When Where While From With Without After Before Until During Under Between Upon Into "
-    "Unless Except".split()
-)
 
 
 def _small(text: str, is_small: Callable[[str], bool]) -> str:

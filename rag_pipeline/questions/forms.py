@@ -9,37 +9,22 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from rag_pipeline.loading.quality import dictionary
+from rag_pipeline.questions.words import either
 
 FormKind = Literal["definition", "statement", "rule"]
 
 MOST_WORDS = (11, 18)
 """Maximum words of a subject and of the rest of a clause."""
 NO_SUBJECT = re.compile(
-    r"(?:how|why|it|they|he|she|we|you|i|this|these|those|that|there|here|such|who|what|which|one|another|"
-    r"none|nobody|nothing|no|neither|both|all|some|others?|most|many|any|few|much|and|or|but|nor|"
-    r"then|also|thus|so|however|please|not|note|see|herein\w*|there\w+|its|his|her|their|our|my|"
-    r"your|anything|everything|something|sections?|chapters?|clauses?|"
-    r"the (?:same|former|latter|following|above|first|second|third|fourth|fifth|other|remaining|"
-    r"rest|foregoing|result|"
-    r"example|last|next|new|old|(?:high|low|larg|small|b|lat|earli|cheap|long|short|old|new|near|"
-    r"bigg|great|fast|slow|heavi)est|worst|given|resulting|"
-    r"corresponding|respective|specified|said)|"
-    r"if|where|when|while|unless|upon|after|before|on|in|for|during|except|subject|with|without|"
-    r"under|within|between|among|at|as|notwithstanding|following|by|of|from|until|to|up|because|"
-    r"since|although|once|whether|though|\w+ing|\w+ly|even|only|further\w*|more\w*|again|instead|otherwise|failure)\b",
+    rf"(?:{either('no_subjects')}|the (?:{either('no_heads')}|(?:high|low|larg|small|b|lat|earli|"
+    r"cheap|long|short|old|new|near|bigg|great|fast|slow|heavi)est)|"
+    r"there\w+|herein\w*|further\w*|more\w*|\w+ing|\w+ly)\b",
     re.IGNORECASE,
 )
-CLAUSE_IN = re.compile(
-    r"\b(?:who|which|that|whose|where|if|when|unless|because|is|are|was|were|be|been|has|have|had|"
-    r"shall|must|will|may|can|should|could|would|might|do|does|did|cannot|agrees?|means|not|than|"
-    r"whether|so|neither|nor|sometimes|often|always|never|still|also|just|already|then|\w+ly)\b",
-    re.IGNORECASE,
-)
+CLAUSE_IN = re.compile(rf"\b(?:{either('of_clauses')}|\w+ly)\b", re.IGNORECASE)
 POINTING = re.compile(
-    r"\b(?:above|below|following|foregoing|aforementioned|aforesaid|herein\w*|hereto|hereunder|"
-    r"hereof|thereof|therein|thereto|thereby|we|us|our|they|them|him|me|my|(?-i:I|it|It)|now|then|"
-    r"here|in question|however|hereby|there|therefore|thus|also|in addition|even|still|instead|"
-    r"already|this|these|those|such|previous|next|see|the same(?! (?:as|time)\b)|e\.g|i\.e|etc)\b",
+    rf"\b(?:{either('pointers')}|(?-i:I|it|It)|in question|in addition|"
+    r"the same(?! (?:as|time)\b)|e\.g|i\.e)\b",
     re.IGNORECASE,
 )
 """Words that refer to another sentence. A question must not hold them."""
@@ -48,12 +33,7 @@ _UNCLEAN = re.compile(
     r"\b(?:of|to|for|in|on|upon|with|by|from|at|as|and|or|the|an?|"
     "same)$"
 )
-_ACTS = (
-    r"(?!(?:not|be|become|remain|survive|continue|constitute|mean|terminate|expire|apply|inure|"
-    r"retain|"
-    r"govern|include|have|take effect|prevail|contain|match|start|begin|end|exceed|follow|occur|"
-    r"also|only|so|first|then)\b)[a-z]+"
-)
+_ACTS = rf"(?!(?:{either('no_duties')}|take effect)\b)[a-z]+"
 """Verbs of a duty. Verbs with which "shall" states a fact are left out."""
 DUTY = re.compile(
     rf"be (?!governed|interpreted|construed|deemed|considered|entitled)"
@@ -95,6 +75,7 @@ def is_subject(words: str) -> bool:
         or POINTING.search(words)
         or _UNCLEAN.search(words)
         or "," in words
+        or re.search(r"\bor \w+ing\b", words)
         or re.search(
             r"\b(?:figure|table|diagram|plot|graph|panel|example|listing)s?\b", words, re.I
         )
@@ -141,7 +122,8 @@ def _is_a(found: re.Match[str]) -> Asked | None:
     is_term = words[0] in ("a", "an") or all(w[0].isupper() for w in words)
     if not is_term or not is_subject(found["s"]) or re.match(r"[A-Z]+ies\b", found["s"]):
         return None
-    if words[1:2] and words[1] in "related similar typical alternative different simple".split():
+    no_term = rf"an? (?:{either('odd_terms')}|\w+ (?:way|option|example|choice|reason)\b)|.*[’']s? "
+    if re.match(no_term, found["s"]):
         return None
     if words[0] in ("a", "an") and not found["o"].startswith("a"):
         return None  # "A simple example is the sum of …" defines nothing.

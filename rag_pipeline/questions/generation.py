@@ -23,7 +23,7 @@ from rag_pipeline.questions.sections import EMPTY_HEADINGS
 from rag_pipeline.questions.stated import KINDS, FactKind, StatedFact
 from rag_pipeline.questions.two_documents import questions_of_two
 from rag_pipeline.questions.unanswerable import unanswerable_questions
-from rag_pipeline.questions.wording import questions_of, with_name
+from rag_pipeline.questions.wording import questions_of, with_name, without_name
 from rag_pipeline.search.standing import not_in_force
 
 T = TypeVar("T")
@@ -43,7 +43,8 @@ _SKETCH = 128
 _COPIED = 0.9
 _MOST_TRIED = 6
 """Maximum number of facts tried per wanted question."""
-_LISTED: tuple[FactKind, ...] = ("option", "default", "abbreviation", "section")
+_ENTRIES: tuple[FactKind, ...] = ("option", "variable", "purpose", "term", "abbreviation")
+_LISTED: tuple[FactKind, ...] = (*_ENTRIES, "default", "section")
 """Kinds of facts that some documents list by the hundred, and whose questions are alike."""
 _FEW = 50
 """`_LISTED` kinds fill up to this many questions, or at most half of more questions."""
@@ -198,21 +199,24 @@ def _certified(fact: StatedFact, names: Sequence[str], certifier: Certifier) -> 
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     problem = "no wording"
-    is_known = fact.quantity or fact.kind in ("cell", "default")
+    is_known = fact.quantity or fact.kind in ("cell", "default", "purpose")
     # The document defines an abbreviation or an option once.
-    is_only = fact.kind in ("cell", *_LISTED[:3])
+    is_only = fact.kind in ("cell", "default", *_ENTRIES) and fact.kind != "purpose"
+    if fact.kind in _ENTRIES[:3]:  # The name must be the program's.
+        names = [name for name in names if name[0] == "“"]
     answer = fact.answer if is_known else None
     for question in islice(questions_of(fact, random), _TRIED):
-        tried = [question] if certifier.is_alone else []
+        bare = without_name(question)
+        tried = [bare] if certifier.is_alone else []
         held = [
             name
             for name in names
-            if re.search(rf"(?<![\w-]){re.escape(_bare(name))}(?![\w-])", question, re.IGNORECASE)
+            if re.search(rf"(?<![\w-]){re.escape(_bare(name))}(?![\w-])", bare, re.IGNORECASE)
         ]
         if held and fact.kind not in ("cell", "section"):
-            tried = [question]
+            tried = [bare]
         elif names:
-            name = f"{_section_of(question, fact)}{random.choice(names)}"
+            name = f"{_section_of(bare, fact)}{random.choice(names)}"
             tried.append(with_name(question, name, random, fact.language))
         for query in tried:
             found = certifier.problem(query, fact.gold, answer, is_only)

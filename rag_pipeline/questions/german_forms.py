@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from rag_pipeline.datamodels import Span
+from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.questions.forms import MOST_WORDS, Asked, FormKind, is_vague
+from rag_pipeline.questions.words import either
 
 _NOUN = r"[A-ZÄÖÜ][\wäöüß-]*[a-zäöüß]"
 PHRASE = (
@@ -15,11 +17,7 @@ PHRASE = (
 )
 """A German subject: article, adjectives, noun, and one attribute or name."""
 _NO_GERMAN = re.compile(
-    r"\b(?:er|es|sie|Sie|ihn|ihm|ihnen|dies\w*|jene\w*|wir|uns|unser\w*|ich|man|siehe|oben|unten|"
-    r"hier|erste[nrs]?|zweite[nrs]?|dritte[nrs]?|nächste\w*|letzte\w*|vorige\w*|zuletzt|jetzt|"
-    r"hin|her|dorthin|dahin|davon|darauf|daran|damit|darüber|meist|selten|[Aa]ußerdem|[Aa]llerdings|"
-    r"entweder|(?:nach)?folgende\w*|obige\w*|so eine?\w*|solche\w*|dort|sogar|ebenfalls|"
-    r"stattdessen|dadurch|dabei|dazu|dafür|daher|deshalb|jedoch|auch|z\.B|d\.h|bzw)\b|^Nicht |"
+    rf"\b(?:{either('german_pointers')}|(?:nach)?folgende\w*|so eine?\w*|z\.B|d\.h)\b|^Nicht |"
     r"[:;“”„»«\"()\[\]]"
 )
 _LED = r"(?!(?:der|er|es|man|sie|ich|wir|Sie|du|nur|sich) )"
@@ -101,6 +99,25 @@ def german_value(sentence: str, value: Span, kind: str, about: str) -> Iterator[
                 kept = f"{verb} {mid}"[: lead.start()].removeprefix(verb)
                 yield f"{asks} {verb} {subject} {kept} {rest}"
                 return
+
+
+def german_purpose(first: str) -> str:
+    """Return the question for the option with this effect, or "" without a clear verb."""
+    verb, _, rest = first.partition(" ")
+    is_odd = re.search(r",|^(?:Immer|Auch|Wenn|Falls)|\b(?:angegeben\w*|Option\w*)\b", first)
+    if is_odd or _NO_GERMAN.search(rest):
+        return ""
+    low = verb.lower()
+    is_verb = re.sub("e?t$", "en", low) in dictionary("de") and low[-1] == "t" and low != "nicht"
+    if is_verb or low in ("gibt", "liest", "hält", "nimmt", "lässt", "lädt"):
+        return f"welche Option‹ von @› {low} {rest}"
+    if re.search(r" (?!werden$|sein$|ein$)[a-zäöüß]+(?:en|ern|eln)$", first):
+        # A word before a noun, or a particle, is no noun.
+        small = r"(?:Nur|D(?:er|ie|as|en)|Alle|Nicht|Bei|Für|Mit|Im|In|Auf) |\w+e[ns]? (?=[A-ZÄÖÜ])"
+        return "mit welcher Option‹ von @› kann man " + re.sub(
+            f"^(?:{small})", lambda word: word[0].lower(), first
+        )
+    return ""
 
 
 def german(kind: FormKind, template: str) -> Callable[[re.Match[str]], Asked | None]:

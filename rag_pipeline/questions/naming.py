@@ -12,6 +12,7 @@ from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.questions.cells import SHEETS
 from rag_pipeline.questions.facts import COMPANY
 from rag_pipeline.questions.sections import EMPTY_HEADINGS, plain
+from rag_pipeline.questions.words import word_list
 from rag_pipeline.search.lexical_index.documents import readable_name
 
 _HEAD = 3_000
@@ -32,15 +33,22 @@ _FORM = re.compile(r"\b(?:e\. ?V|Inc|Ltd|Co|Nr|No)\.$")
 _SITE = re.compile(r"\s[|–—-]\s|:\s")
 """The separator between a title and the site's name or a subtitle."""
 _REPLY = re.compile(r"^(?:(?:re|fwd?|aw|wg|antw)\s*:\s*)+", re.IGNORECASE)
-_RUNNING = re.compile(r"(\S.*?)(\(\w+\))(?:\s.*)?\s\1\2", re.IGNORECASE)
-"""The head line of a manual page: "LS(1)   User Commands   LS(1)"."""
+_COMMAND = re.compile(
+    r"\A(?:\s*\S[^\n]*\(\w+\))?\s*(?:NAME|BEZEICHNUNG)\n+[ \t]+(\S[^\n,]*?)(?:,| [-–—] )", re.I
+)
+"""The start of a manual page up to the command: "LS(1)   User Commands   LS(1)", "NAME", "ls"."""
 _NO_TITLE = re.compile(
     r"(?:exhibit|annex|appendix|attachment|schedule)\b|\W|\S*\(\w+\)$|.*\b(?:title|name|number|"
     r"date|and|as|for|of|on|the|to|with|in|by|from|or|der|die|das|von|für|und)$|"
-    r".*\b(?:click here|journal of)\b",
+    r".*\b(?:click here|journal of|this)\b|copyright\b|these\b|(?:\w+ )?\d{1,2}(?:, | \w+ )\d{4}$",
     re.IGNORECASE,
 )
-"""A title of an attachment or a journal, a markup character, or a broken or cut head line."""
+"""A title of an attachment or a journal, a markup character, a broken or cut line, or a date."""
+_SLOGAN = re.compile(
+    r"^(?:read ?me(?: for|:)|welcome to|(?:notes|frequently asked questions) about)(?: the)? |"
+    r"(?<=\w) (?:project|release|read ?me)$", re.I
+)  # fmt: skip
+"""Words around the name of a program in a title: "Welcome to the Lumen project"."""
 _NUMBER = re.compile(
     r"^(?:(?:chapter|section|part|kapitel|abschnitt|teil)\s)?(?:[A-Z]\.)?\d+(?:\.\d+)*[.:)]?\s+(?=\D)",
     re.I,
@@ -51,12 +59,7 @@ _PART = re.compile(
     r"[A-Z]?[^\W\d_A-Z]+|(?:[A-Z][a-z]{2,}){2,3}|[A-Z]{2,6}|(?:19|20)\d\d|[A-Z]?[^\W\d_A-Z]+-[^\W\d_]+|&"
 )
 """A part of a file's name that people say, unlike "NDAwritableV2" or "0001140361"."""
-_KINDS = frozenset(
-    "act addendum agreement amendment bylaws charter code contract faq guide guidelines handbook "
-    "invoice lease letter licence license manual memorandum minutes nda notice order plan policy "
-    "procedure proposal protocol regulations report rules schedule specification statement terms "
-    "undertaking".split()
-)
+_KINDS = frozenset(word_list("document_kinds"))
 
 _NO_PART = frozenset("a an and as for of on the to".split())
 
@@ -77,6 +80,12 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         for word in _words(document.title):
             titled[word].add(document.document_id)
     kinds = [(_kind(document, []).split()[-1:], document) for document in documents]
+
+    def is_own(title: str) -> bool:
+        """Return whether a title is unique and not a kind with words of other titles alone."""
+        words = _words(title)
+        is_shared = all(len(titled[w]) > 1 for w in words if w == "a" or w not in _NO_PART)
+        return len(having(title)) <= 1 and not (is_shared and not _KINDS.isdisjoint(words))
 
     def having(title: str) -> set[str]:
         """Return the ids of the documents whose titles have all words of this title."""
@@ -100,13 +109,13 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
             and (fits_title or len(_words(document.title)) < _SAYING)
             and all(owners[0] not in d.text for d in alike)
         )
-        if is_owned and is_english and not _RUNNING.fullmatch(document.title):
+        if is_owned and is_english and not _COMMAND.match(document.text):
             first, short = owners[0], kind.split()[-1]
             names = [f"{first}’{'' if first.endswith('s') else 's'} {kind}", f"the {first} {short}"]
             names += [f"the {'–'.join(owners)} {short}"] if len(owners) == 2 else []
         else:
             # The title "Lease" does not identify a document beside "Lease of a House".
-            names = _titles(document, lambda title: len(having(title)) == 1)
+            names = _titles(document, is_own)
         if document.media_type == "message/rfc822":
             names = [f"the mail {name}" for name in names if name[0] == "“"]
         elif PurePosixPath(document.document_id).suffix in SHEETS:
@@ -166,7 +175,7 @@ def _kind(document: Document, owners: Sequence[str]) -> str:
 
 def _words(title: str) -> list[str]:
     # "Non-Disclosure Agreement" does not differ from "Nondisclosure Agreement".
-    return re.findall(r"\w+", re.sub(r"(?<=\w)-(?=\w)", "", title.casefold()))
+    return re.findall(r"\w+", re.sub(r"(?<=\w)[-‐](?=\w)|(?<=\bnon) ", "", title.casefold()))
 
 
 def _in_small_letters(word: str) -> str:
@@ -190,18 +199,24 @@ def _own_name(document: Document, title: str) -> str:
     return max(used, key=lambda word: used[word]) if used.total() > 2 else ""
 
 
-def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
-    shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", document.title))
+def _titles(document: Document, is_own: Callable[[str], bool]) -> list[str]:
+    shown = re.split(r" ?(?:\[!?\[|<\w)", document.title)[0]
+    shown = plain(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", shown))
     shown = re.sub(r"^\W*title:\s+", "", shown, flags=re.IGNORECASE)
     shown = re.sub(r"[“”„\"]|\|[\w-]+\|", "", _REPLY.sub("", shown))
     shown = "".join(letter for letter in shown if unicodedata.category(letter) != "So")  # 🚀
     whole = " ".join(shown.split(" | ")[0].split())
     # "Vehicle Check – VW Caddy": a subtitle may tell the document from others.
     parts = [whole, *(" ".join(part.split()) for part in _SITE.split(shown))]
+    name = readable_name(document.document_id)
+    if not dictionary("en").issuperset(name.casefold().split()):
+        # "yq: a processor of YAML" in the file yq.md is called "yq".
+        own = re.sub(r"[\W_]+", r"[\\W_]?", name)
+        parts.sort(key=lambda part: not re.fullmatch(own, part, re.IGNORECASE))
+    if command := _COMMAND.match(document.text):
+        return [f"“{command[1]}”"] if is_own(command[1]) else []
     fitting = [part.rstrip(":") for part in parts if part and len(part.split()) <= _MOST_WORDS]
-    title = next(filter(is_alone, fitting), "")
-    if running := _RUNNING.fullmatch(title):
-        title = running[1].lower() if running[1].isupper() else running[1]
+    title = _SLOGAN.sub("", next(filter(is_own, fitting), ""))
     if title.isupper() and (" " in title or title.casefold() in dictionary("en")):
         small = r"\b(?<!^)(?:A|An|And|At|By|For|In|Of|On|Or|The|To|With)\b"
         titled = re.sub(r"[^\W_]+(?:-[^\W_]+)*", lambda word: _in_small_letters(word[0]), title)
@@ -216,9 +231,10 @@ def _titles(document: Document, is_alone: Callable[[str], bool]) -> list[str]:
         return [f"“{own}”"]
     if title and not is_person and (title[-1] not in ".!?" or _FORM.search(title)) and not is_empty:
         return [f"“{title}”"]
-    name = readable_name(document.document_id)
+    if own := _own_name(document, ""):
+        return [f"“{own}”"]
     is_same = name.casefold() == title.casefold()
     # A part that the text holds is a word that people say: "QuickBooks".
     held = {*re.findall(r"[^\W\d_]+", document.text)}
     is_spoken = all(_PART.fullmatch(part) or part in held for part in name.split())
-    return [f"the file “{name}”"] if is_spoken and not is_same else []
+    return [f"the file “{name}”"] if is_spoken and not is_same and is_own(name) else []

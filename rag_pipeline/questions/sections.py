@@ -7,8 +7,9 @@ from rag_pipeline.datamodels import Span
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.loading.text import headings, without_links
 from rag_pipeline.questions.forms import CLAUSE_IN, NO_SUBJECT
+from rag_pipeline.questions.words import either, word_list
 
-_SECTION = (40, 1_000)
+_SECTION = (40, 1_500)
 """Minimum and maximum characters of a section that is gold."""
 _LEAST_KNOWN = 0.7
 """A dictionary of the language must hold this share of a sentence's words."""
@@ -35,10 +36,7 @@ _NO_TOPIC = re.compile(
     r"[^\w\s,&’'()-]|\d|\bversions?\b|\bnor\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|\b(?:examples?|beispiele?|links?|"
     r"quick ?start|getting started)\b|\s-\s|"
     r"\b(?:string|boolean|number|object|array|function)$|"
-    r"^(?:the|an?|wie|was|warum|für|in|auf|mit|zu|von|bei|nach|add|build|change|check|choose|clean|cool|"
-    r"configure|contribute|create|direct|donate|ensure|get|install|keep|maintain|make|protect|"
-    r"provide|read|report|return|run|see|set|specif\w+|start|summari[sz]e|try|use|"
-    r"write)\b(?! of\b)",
+    rf"^(?:{either('no_topics')})\b(?! of\b)",
     re.IGNORECASE,
 )
 """Marks, numbers and imperatives. A heading that holds one of them does not name a topic."""
@@ -54,16 +52,7 @@ OUTSIDE = re.compile(
     re.IGNORECASE,
 )
 """References to text outside of a section, and statements about the text itself."""
-EMPTY_HEADINGS = frozenset(
-    "definition definitions introduction general miscellaneous overview background preamble "
-    "recitals inhaltsverzeichnis inhalt vorwort acknowledgments acknowledgements contents "
-    "summary notes appendix annex schedule abstract conclusion references scope purpose "
-    "install quick start getting started readme options name bezeichnung beschreibung "
-    "signatures signature details about other history changelog changes migrations news "
-    "features usage description table of toc index title between and fixed added changed "
-    "article section clause removed whereas motivation discussion conclusions concluding final "
-    "remark remarks outlook future work".split()
-)
+EMPTY_HEADINGS = frozenset(word_list("empty_headings"))
 
 
 def sections_of(text: str, spans: Sequence[Span]) -> Iterator[tuple[str, int, int, bool]]:
@@ -117,7 +106,7 @@ def asks_for(heading: str, language: str) -> bool:
     words = re.findall(r"[^\W\d_]{2,}", heading.casefold())
     own, other = dictionary(language), dictionary("en" if language == "de" else "de")
     # A short word, such as "Format", seldom names a topic.
-    is_short = len(words) < 2 and not re.fullmatch(r"[^\W\d_]{7,}(?<!ed)", heading)
+    is_short = len(words) < 2 and not re.fullmatch(r"[^\W\d_]{8,}(?<!ed)", heading)
     return not (
         is_short
         or len(words) > 8

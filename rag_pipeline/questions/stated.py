@@ -9,7 +9,7 @@ from rag_pipeline.datamodels import GoldSpan, Span
 
 FactKind = Literal[
     "duration", "amount", "percentage", "date", "definition", "section", "rule",
-    "statement", "abbreviation", "option", "default", "cell",
+    "statement", "abbreviation", "option", "purpose", "variable", "term", "default", "cell",
 ]  # fmt: skip
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
 

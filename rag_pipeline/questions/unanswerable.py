@@ -13,7 +13,7 @@ from typing import Literal
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.certification import Certifier
 from rag_pipeline.questions.stated import StatedFact
-from rag_pipeline.questions.wording import questions_of, with_name
+from rag_pipeline.questions.wording import questions_of, with_name, without_name
 
 Sort = Literal["not_stated", "no_such_document"]
 _OTHERS = 3
@@ -39,7 +39,7 @@ def unanswerable_questions(
     for fact in facts:
         bare = next(questions_of(fact, random), None)
         # A question with a name needs no further name.
-        if bare is None or invented.proper(bare):
+        if bare is None or invented.proper(without_name(bare)):
             continue
         if fact.subject.casefold() in titles:
             continue
@@ -52,7 +52,7 @@ def unanswerable_questions(
                 continue
         others = [d for d in named_ids if d != fact.document_id]
         for other in random.sample(others, min(_OTHERS, len(others))):
-            problem = certifier.may_answer(bare, other)
+            problem = certifier.may_answer(without_name(bare), other)
             if problem is None:
                 invented_last = False
                 name = random.choice(names[other])

@@ -15,7 +15,8 @@ from rag_pipeline.questions.forms import (
     is_vague,
 )
 from rag_pipeline.questions.german_forms import german_value
-from rag_pipeline.questions.stated import FactKind, StatedFact
+from rag_pipeline.questions.stated import StatedFact
+from rag_pipeline.questions.words import WORDINGS, either, word_list
 
 _AUXILIARY = r"shall|must|will|may|can|is|are|was|were"
 _BE = ("is", "are", "was", "were")
@@ -46,22 +47,7 @@ _PROVISO = re.compile(
 )
 _VERBS = {
     form: (auxiliary, base)
-    for base, past in {
-        "last": "", "continue": "", "remain": "", "expire": "", "begin": "began", "survive": "",
-        "take": "took", "cost": "costed", "run": "ran", "pay": "paid", "receive": "", "earn": "",
-        "start": "", "end": "", "open": "", "close": "", "hold": "held", "meet": "met",
-        "move": "", "leave": "left", "send": "sent", "sign": "", "approve": "", "inspect": "",
-        "finish": "", "complete": "", "deliver": "", "launch": "", "arrive": "", "join": "",
-        "happen": "", "occur": "occurred", "publish": "", "release": "", "install": "",
-        "repair": "", "replace": "", "visit": "", "report": "", "amount": "",
-        "spend": "spent", "buy": "bought", "sell": "sold", "save": "", "donate": "", "charge": "",
-        "order": "", "cancel": "", "announce": "", "resume": "", "submit": "submitted",
-        "ship": "shipped", "stop": "stopped", "fail": "", "retire": "", "go": "went",
-        "come": "came", "become": "became", "adopt": "", "found": "", "build": "built",
-        "agree": "", "apply": "applied", "keep": "kept", "store": "", "retain": "", "collect": "",
-        "contribute": "", "fall": "fell", "return": "", "win": "won", "raise": "", "test": "",
-        "stay": "",
-    }.items()
+    for base, _, past in (verb.partition(":") for verb in word_list("value_verbs"))
     for form, auxiliary in (
         (base, "do"), (re.sub(r"(?<=[sh])$|(?<=go)$", "e", base) + "s", "does"),
         (past or re.sub(r"e$", "", base) + "ed", "did"),
@@ -73,11 +59,9 @@ _VERB = re.compile(
     r"(?:the|an?|its|their|his|her|all|each|every|to|off|out|up|at|in|on)\b)|$)"
 )
 _OF_SUM = re.compile(
-    r"\b(?:an?|the) (?P<noun>(?:[a-z-]+ ){0,2}(?:allowance|budget|fee|deposit|penalty|discount|"
-    r"fine|surcharge|salary|bonus|grant|rent|charge|premium|commission|downtime|delay|warranty|"
-    r"(?:notice|trial|waiting|probation\w*|grace|retention|warranty) period|lead time|"
-    r"(?:interest|hourly|daily|day|tax) rate|subsidy|reward|donation|contribution)) of "
-    r"(?:up to |at least |at most |about )?$"
+    rf"\b(?:an?|the) (?P<noun>(?:[a-z-]+ ){{0,2}}(?:{either('sums')}|lead time|"
+    r"(?:notice|trial|waiting|probation\w*|grace|retention|warranty) period|"
+    r"(?:interest|hourly|daily|day|tax) rate)) of (?:up to |at least |at most |about )?$"
 )
 """A noun whose size is the value: "an allowance of 350 euros"."""
 _GIVEN_BACK = re.compile(
@@ -99,10 +83,7 @@ _BASE = re.compile(
     r"(?:not )?(?:be )?(?!(?:not|be|also|only|either|both|no|in|on|at|by|of|to|for)\b)[a-z]{2,}"
     r"(?: .*)?"
 )
-_PAYING = re.compile(
-    r"\b(?:pay|paid|receive|takes?|took|lasts?|lasted|reimbursed?|charged?|contribute|deposit|costs?|is|are|was|were|be|"
-    r"provide|earn|claim|spend|spent|lend|owe|award|awarded|fined?)$"
-)
+_PAYING = re.compile(rf"\b(?:{either('paying')})$")
 """A verb whose object is a sum."""
 _GIVING = re.compile(r"\s+by \w+ing(?: the other(?: party)?)?$")
 _REPEATED = re.compile(r"\b(\w+ \w+ \w+)\b.* \1\b", re.IGNORECASE)
@@ -123,18 +104,7 @@ _DATE = {
     **{prep: (f"{prep} when",) for prep in ("as of", "until", "from", "since")},
     "in": ("when",),
 }
-_FORMS: dict[FactKind, dict[str, tuple[str, ...]]] = {
-    "definition": {
-        "en": ("What does “{}” mean?", "How is “{}” defined?", "What is meant by “{}”?")
-    },
-    "section": {"en": ("What is said about “{}”?",), "de": ("Was steht zum Thema „{}“?",)},
-    "abbreviation": {
-        "en": ("What does {} stand for?", "What does the abbreviation {} stand for?"),
-        "de": ("Wofür steht die Abkürzung {}?",),
-    },
-    "option": {"en": ("What does the option {} do?",), "de": ("Was bewirkt die Option {}?",)},
-}
-"""Questions with the subject of a fact as `{}`, by kind and language."""
+_SLOT = re.compile(r"‹([^‹›|]*)(?:\|([^‹›]*))?›")
 _NAMED = (
     "{question}, according to {name}?",
     "According to {name}, {lower}?",
@@ -154,12 +124,13 @@ _GERMAN_VERB = re.compile(
 
 
 def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
-    """Yield several wordings of the question that a fact answers. They name no document."""
+    """Yield several wordings of a fact's question, for `with_name` or `without_name`."""
     made: Iterable[str | None] = [fact.question]
-    if fact.kind in _FORMS and not fact.question:
-        forms = [f.format(fact.subject.strip(" .:")) for f in _FORMS[fact.kind][fact.language]]
-        random.shuffle(forms)
-        made = forms[:2]
+    if fact.kind in WORDINGS and not fact.question:
+        forms = WORDINGS[fact.kind][fact.language]
+        made = [
+            f.format(fact.subject.strip(" .:")) for f in random.sample(forms, min(2, len(forms)))
+        ]
     elif fact.language == "de" and not fact.question:
         made = german_value(fact.sentence, fact.value, fact.kind, fact.about)
     elif not fact.question:
@@ -176,18 +147,20 @@ def with_name(question: str, name: str, random: Random, language: str = "en") ->
     if language == "de":
         for english, own in _OF_NAMES.items():
             name = name.replace(english, own)
-        if bare.startswith("Was steht "):
-            return f"{bare.replace('Was steht ', f'Was steht in {name} ', 1)}?"
+    if "‹" in bare:
+        does = "do" if name.endswith(("terms", "rules", "guidelines", "minutes")) else "does"
+        return f"{_SLOT.sub(lambda s: s[1].replace('does', does).replace('@', name), bare)}?"
+    if language == "de":
         return f"{_GERMAN_VERB.sub(lambda found: f'{found[0]} laut {name}', bare, count=1)}?"
-    if bare.startswith("What is said about "):
-        verb = "do" if name.endswith(("terms", "rules", "guidelines", "minutes")) else "does"
-        return f"What {verb} {name} say about {bare.removeprefix('What is said about ')}?"
-    if bare.startswith("What does the option "):
-        return f"{bare} in {name}?"
     if ITSELF.search(bare) and "“" not in name:
         return _capital(f"{ITSELF.sub(name, bare, count=1)}?")
     form = random.choice(_NAMED)
     return _capital(form.format(question=bare, lower=bare[:1].lower() + bare[1:], name=name))
+
+
+def without_name(question: str) -> str:
+    """Return a question of `questions_of` without the part that names the document."""
+    return _SLOT.sub(lambda slot: slot[2] or "", question)
 
 
 def _turned(fact: StatedFact, random: Random) -> str | None:

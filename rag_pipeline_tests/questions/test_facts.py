@@ -130,10 +130,10 @@ ENVIRONMENT
 
 def test_a_manual_is_asked_about_its_entries_but_not_about_their_sentences() -> None:
     found = [(f.kind, f.subject) for f in facts(MANUAL)]
-    named = [("option", "--output"), ("option", "--jobs"), ("default", "")]
-    assert found == [*named, ("section", "TOOL_COLOUR")]
+    named = [("option", "--output"), ("option", "--jobs"), ("purpose", "--jobs")]
+    assert found == [*named, ("default", "--jobs"), ("variable", "TOOL_COLOUR")]
     (default,) = facts(MANUAL, "default")
-    assert (default.question, default.answer) == ("what is the default of --jobs", "4")
+    assert (default.subject, default.answer) == ("--jobs", "4")
 
 
 @pytest.mark.parametrize(("program", "expected"), [("agreement", ["--first"]), ("extra", [])])
@@ -163,7 +163,7 @@ def test_a_term_of_a_list_is_a_topic_unless_its_text_refers_elsewhere() -> None:
         "Height of the stroke\n:   Dieser Wert gilt für den Strich des Filters.\n\n"
         "Colour of the stroke\n:   The filter draws it in a colour.\n\n    It may be red.\n\n"
     )
-    assert [f.subject for f in facts(text, "section")] == ["Width of the stroke"]
+    assert [f.subject for f in facts(text, "term")] == ["Width of the stroke"]
 
 
 def test_a_heading_that_asks_is_the_question_unless_it_points_elsewhere() -> None:
@@ -189,8 +189,10 @@ def test_an_abbreviation_has_one_long_form_and_is_asked_at_the_first() -> None:
     text += "The red hen (RH) and the round house (RH) are both on the farm of the house.\n"
     assert [(f.subject, f.start) for f in facts(text, "abbreviation")] == [("LAN", 0)]
     text = "They ask the Office of Pine Marten (OPM) for the list "
-    text += "of the Big Confidential Items (CI).\n"
-    assert [f.answer for f in facts(text, "abbreviation")] == ["Office of Pine Marten"]
+    text += "of the Big Confidential Items (CI).\nColour Reference (CR) of the list of it: NA\n\n"
+    text += "The list names all red data types (RDTs) of the house.\n"
+    answers = ["Office of Pine Marten", "red data type"]
+    assert [f.answer for f in facts(text, "abbreviation")] == answers
 
 
 def test_a_comment_in_code_is_no_heading() -> None:

@@ -10,6 +10,7 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.generation import RULES, make_questions
 from rag_pipeline.questions.naming import names_of
 
+VIEW_PAGE = "CREATE VIEW(7)  SQL  CREATE VIEW(7)\n\nNAME\n       CREATE VIEW - make a view\n"
 BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
 
 
@@ -40,7 +41,9 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("g.md", "Bid Title", "Doors are closed.", ["the file “g”"]),
         ("0001140361-x1.md", "", "Doors are closed.", []),
         ("h.md", "NON-DISCLOSURE AND QA-POL-014", "Quiet.", ["“Non-Disclosure and QA-POL-014”"]),
-        ("view.txt", "CREATE VIEW(7)  SQL  CREATE VIEW(7)", "Quiet.", ["“create view”"]),
+        ("view.txt", "CREATE VIEW(7)", VIEW_PAGE, ["“CREATE VIEW”"]),
+        ("lumen.md", "Welcome to the Lumen Project", "Quiet.", ["“Lumen”"]),
+        ("lumenq.md", "lumenQ: lights for the home", "Quiet.", ["“lumenQ”"]),
         ("i.md", "Oars 🚀", "Doors are closed.", ["“Oars”"]),
         ("tmux.org", "#+TITLE: Colours of tmux", "True colour works.", ["“Colours of tmux”"]),
         # The short form that the text uses, a person, and the program below a slogan.

@@ -1,0 +1,19 @@
+"""Read the wordings and word lists of the rules from `words.yaml`."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_FILE: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_bytes())
+WORDINGS: dict[str, dict[str, list[str]]] = _FILE["questions"]
+
+
+def word_list(name: str) -> list[str]:
+    """Return the words of a list."""
+    return str(_FILE["lists"][name]).split()
+
+
+def either(name: str) -> str:
+    """Return a pattern of the words of a list."""
+    return "|".join(word_list(name))
