@@ -37,10 +37,9 @@ _DULL = re.compile(rf"(?:{either('dull_heads')})\W*", re.I)
 _SUM = re.compile(r"(?:grand |sub)?total|sum|summe|gesamt\w*|all|alle|n/?a", re.I)
 _PERSON = re.compile(r"(?:[A-ZÄÖÜ][\w.’'-]*\s?){2,4}")
 _NAMES = re.compile(r"(?:.* )?(?:name|employee|person|member|contact|mitarbeiter\w*|vorname)", re.I)
-_DOER = frozenset(word_list("doers"))
-_OF = frozenset(word_list("nouns_of"))
-_FOR = frozenset(word_list("nouns_for"))
-_MANY = frozenset(word_list("nouns_of_counts"))
+_DOER, _OF, _FOR, _MANY = (
+    frozenset(word_list(name)) for name in ("doers", "nouns_of", "nouns_for", "nouns_of_counts")
+)
 """Nouns that head columns: `_DOER` of persons, `_MANY` of counts, the others by preposition."""
 _PERSONAL = re.compile(rf".*\b(?:{either('of_persons')}|start date)")
 _CURRENCY = re.compile(r"[€$£]|EUR|Euro|GBP|USD|CHF")
@@ -159,7 +158,7 @@ def _is_name(cell: str) -> bool:
     plain = (
         cell not in dictionary("en")
         and re.search(r"[^\W\d_]{3}", cell)
-        and not re.search(r"[\"“”„|@:]|!\[|^[/-]", cell)
+        and not re.search(r"[\"“”„|@:(]|!\[|^[/.-]", cell)
     )
     return bool(plain) and len(cell) <= _LONGEST and not (_SUM.fullmatch(cell) or quantities(cell))
 

@@ -26,6 +26,7 @@ from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.config import Lexical
 from rag_pipeline.contextualization.structural import StructuralContext, structural_contexts
 from rag_pipeline.datamodels import Chunk, Document, GoldSpan
+from rag_pipeline.questions.words import either
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.lexical_index.documents import readable_name
 from rag_pipeline.search.lexical_index.postings import idf
@@ -69,12 +70,14 @@ _HIGH = re.compile(r"(?:.*, )?(?:how high|wie hoch|wie groß)\b", re.IGNORECASE)
 """A question for a sum or a share. The answer decides between them."""
 _DEFINITION = re.compile(
     r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of)|"
-    r"(?:ist|sind) (?:eine?|das|der|die))\b|\([A-Z][\w&-]*[A-Z]s?\)|^\W*-{1,2}\w",
+    r"(?:ist|sind) (?:eine?|das|der|die))\b|\([A-Z][\w&-]*[A-Z]s?\)|^\W*-{1,2}\w|"
+    rf"\b(?:{either('things')})\b.{{,40}} (?:used to|provides|returns|{either('deeds')})\b",
     re.IGNORECASE,
 )
 _DEFINES = re.compile(
-    r"\b(?:what (?:do(?:es)? .* (?:mean|stand for|say about)|does the option|is|are)|"
-    r"how is\b.*\bdefined|was (?:ist|sind|steht|bewirkt)|wofür steht)\b",
+    rf"\b(?:what (?:do(?:es)? (?:.* (?:mean|stand for|say about)|(?:the|{either('things')}) .*)|is|"
+    r"are)|how is\b.*\b(?:defined|explained)|was (?:ist|sind|steht|bewirkt|bedeutet)|wie wird .* "
+    r"erklärt|wofür steht|wozu dient|welche (?:wirkung|bedeutung|voreinstellung) hat)\b",
     re.I,
 )
 

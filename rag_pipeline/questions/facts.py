@@ -177,7 +177,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         is_numbered = re.search(number, text[max(0, begin - len(head) - 20) : begin])
         is_common = is_plain and " " not in head and not is_numbered
         is_odd = is_common or (is_plain and head.islower()) or (is_markdown and head.isupper())
-        is_code = len("".join(text[begin:past].split())) < 0.7 * len("".join(body.split()))
+        is_code = len("".join(text[begin:past].split())) < 0.75 * len("".join(body.split()))
         is_topic = asking or (asks_for(topic, language) and not is_odd)
         is_alone = often[head] == 1 and not is_code and is_topic
         # A line of capitalized words may be an author, whom the text below does not name.
@@ -262,6 +262,9 @@ def _of_sentence(
         asked = asked_of(sentence, language, about)
         option = _ONE_OF_MANY.search(asked.question) if asked else None
         is_one = not option or document.text.count(option[1]) < 2
+        # A name that the document seldom uses is of something else: "Open Collective is …".
+        name = re.match(r"what is ([A-Z].*)", asked.question) if asked else None
+        is_one = is_one and not (name and document.text.count(name[1]) < 3)
         if asked and is_one and not (asked.kind == "rule" and is_vague(asked.question, known)):
             value = (asked.answer, len(sentence))
             yield StatedFact(asked.kind, *found, value, about, question=asked.question)
@@ -325,11 +328,9 @@ def _abbreviations(
         raw = document.text[start:end]
         sentence = plain(raw[_prefix(raw) :])
         is_prose = len(sentence.split()) > 5 and len(sentence) <= _SENTENCE[1] and "(" in sentence
-        # A caption, an address, or a line that a program prints is no sentence.
-        is_prose = is_prose and re.match(r"[“\"]?[A-ZÄÖÜ].*[.!?:][)”“\"]?$", sentence) is not None
-        # Numbers of pages, and a title in quotes, are of a list of references.
-        is_cited = re.search(r"^[“\"]|\d:\s?\d|\bpp\.|\bdoi\b", sentence, re.IGNORECASE)
-        is_prose = is_prose and not is_cited and is_said(sentence, language)
+        # A caption, a printed line, or an entry of a list of references is no sentence.
+        is_odd = r"^[^A-ZÄÖÜ]|[^.!?:)”]$|^(?:Table|Figure|Tabelle) \d|\d:\s?\d|\bpp\.|\bdoi\b"
+        is_prose = is_prose and not re.search(is_odd, sentence) and is_said(sentence, language)
         every = list(_SHORT.finditer(sentence)) if is_prose else []
         for said in every if len(every) <= 2 else ():
             if value := _long_form(said):

@@ -157,8 +157,17 @@ def _barred(found: re.Match[str]) -> Asked | None:
     return Asked("rule", f"{verb} {found['s']} {rest}", 0)
 
 
+def _does(found: re.Match[str]) -> Asked | None:
+    is_word = (found["n"] or found["m"]).casefold() in dictionary("en")
+    asked = f"what does {found['s']} {found['v'] or 'do'}"
+    return None if is_word else Asked("statement", asked, found.start("o"))
+
+
 _BE = "is|are|was|were"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
+    (rf"(?P<s>(?:the )?(?:{either('things')}) (?P<n>\S*\w(?:\(\))?)|the (?P<m>\S*\w) "
+     rf"(?:{either('things')})) (?P<o>(?:(?:is|can be) used to|(?P<v>provide|return)s|"
+     rf"{either('deeds')}) (?!.*(?: not |\b(?:Figure|Section|Table)\b|\(\d)).+)", _does),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
     (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|does|do) ?(?:not|"
      r"never) (?P<rest>[a-z][^,;]*?)"

@@ -34,7 +34,7 @@ _SITE = re.compile(r"\s[|–—-]\s|:\s")
 """The separator between a title and the site's name or a subtitle."""
 _REPLY = re.compile(r"^(?:(?:re|fwd?|aw|wg|antw)\s*:\s*)+", re.IGNORECASE)
 _COMMAND = re.compile(
-    r"\A(?:\s*\S[^\n]*\(\w+\))?\s*(?:NAME|BEZEICHNUNG)\n+[ \t]+(\S[^\n,]*?)(?:,| [-–—] )", re.I
+    r"\A(?:\s*\S[^\n]*\(\w+\))?\s*(?:NAME|BEZEICHNUNG)\n+[ \t]+(\S[^\n,]*?)(?:,|\s+[-–—] )", re.I
 )
 """The start of a manual page up to the command: "LS(1)   User Commands   LS(1)", "NAME", "ls"."""
 _NO_TITLE = re.compile(

@@ -41,14 +41,11 @@ _NO_TOPIC = re.compile(
 )
 """Marks, numbers and imperatives. A heading that holds one of them does not name a topic."""
 OUTSIDE = re.compile(
-    r"\b(?:above|below|following|as follows|foregoing|see|this (?:image|figure|picture|screenshot)|"
-    r"folgende\w*|obige\w*|oben|unten|siehe|lesen Sie|TBC|TBD|TODO|"
-    r"(?:this|next|previous|last) chapter|"
-    r"(?:table|figure|equation|tabelle|abbildung) \d[\d.]*|(?:describ|discuss|cover|explain|"
-    r"introduc|document|present|illustrat|detail)ed (?:\w+ ){0,2}in|beschrieben|erläutert|erklärt|"
-    r"(?:this|dieser?s?) (?:section|chapter|document|paper|vignette|page|abschnitt|kapitel|seite|"
-    r"dokument) (?:describ|discuss|cover|explain|introduc|present|contain|giv|show|provid|list|"
-    r"enthält|beschreib|erklärt|erläutert|gibt|zeigt|behandelt)\w*)\b|^(?:here|hier)\b",
+    rf"\b(?:{either('outside')}|as follows|this (?:image|figure|picture|screenshot)|lesen Sie|"
+    rf"(?:this|next|previous|last) chapter|(?:table|figure|equation|tabelle|abbildung) \d[\d.]*|"
+    rf"(?:{either('tells')})ed (?:\w+ ){{0,2}}in|(?:this|dieser?s?) (?:{either('parts')}) "
+    rf"(?:{either('tells')}|{either('holds')})\w*)\b|^(?:{either('goes_on')}|"
+    r"(?:this|these|it|they|dies|es) (?:is|are|was|can|may|will|has|also|ist|sind|kann|wird))\b",
     re.IGNORECASE,
 )
 """References to text outside of a section, and statements about the text itself."""

@@ -16,7 +16,7 @@ from rag_pipeline.questions.forms import (
 )
 from rag_pipeline.questions.german_forms import german_value
 from rag_pipeline.questions.stated import StatedFact
-from rag_pipeline.questions.words import WORDINGS, either, word_list
+from rag_pipeline.questions.words import VALUES, WORDINGS, either, word_list
 
 _AUXILIARY = r"shall|must|will|may|can|is|are|was|were"
 _BE = ("is", "are", "was", "were")
@@ -36,10 +36,7 @@ _ATTACHED = re.compile(
     r"pay))+)\b",
     re.IGNORECASE,
 )
-_FOLLOWS = re.compile(
-    r"(?:of|from|after|before|to|for|in|on|at|by|per|upon|following|prior to|during|under|with|"
-    r"when|if|until|an?|each|every|following)\b"
-)
+_FOLLOWS = re.compile(rf"(?:{either('follow_values')}|prior to)\b")
 """The first word after a value that no noun follows: "30 days after", not "30 days notice"."""
 _PROVISO = re.compile(
     r"(?:;|,)\s+(?:and|but|payable|plus|including|as|since|because|financed|provided|unless|except|which|whichever|whereupon|although|so)\b.*$|"
@@ -90,20 +87,6 @@ _REPEATED = re.compile(r"\b(\w+ \w+ \w+)\b.* \1\b", re.IGNORECASE)
 _MOST_WORDS = (12, 24)
 """Maximum words of the part after a value, and of a question."""
 
-_DURATION = {
-    "within": ("within what time", "how soon", "how quickly"),
-    "by": ("by how long",),
-    "for": ("for how long", "how long"),
-    "over": ("over what period",),
-    "after": ("after what time",),
-    "every": ("how often",),
-    "": ("how long",),
-}
-_DATE = {
-    **{"on": ("when", "on what date"), "": ("when",), "by": ("by when", "by what date")},
-    **{prep: (f"{prep} when",) for prep in ("as of", "until", "from", "since")},
-    "in": ("when",),
-}
 _SLOT = re.compile(r"‹([^‹›|]*)(?:\|([^‹›]*))?›")
 _NAMED = (
     "{question}, according to {name}?",
@@ -251,8 +234,9 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
         return None
     if fact.kind == "amount" and found[1] in _BE and verb.strip():
         return None
-    if fact.kind == "date" and re.match(r"an? ", subject):
-        return None  # "When was a helpful post written?"
+    is_bare = not prep and not re.search(r"\b(?:effective|is|was|dated|\w+s)$", kept)
+    if fact.kind == "date" and (is_bare or re.match(r"an? ", subject)):
+        return None  # "When was a helpful post written?", "the epoch 1 January 1970"
     if noun and not prep and " " in verb:
         return None
     # "The officer begins within 24 hours" is unclear without its heading.
@@ -284,20 +268,11 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     return turned if len(turned.split()) >= 5 else None
 
 
-def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple[str, ...] | None:
+def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> list[str] | None:
     if "later" in bound or "latest" in bound or "earlier" in bound:
         prep = "within" if fact.kind == "duration" else "by"
-    if noun:
-        if prep not in ("", "upon", "with", "after", "on"):
-            return None
-        return (f"{prep} how much {noun}".lstrip(),)
-    if fact.kind == "duration":
-        return _DURATION.get(prep)
-    if fact.kind == "date":
-        return _DATE.get(prep)
-    if fact.kind == "amount":
-        return ("how much",) if prep in ("", "to") else None
-    return {"": ("what percentage",), "by": ("by what percentage",)}.get(prep)
+    asked = VALUES["notice" if noun else fact.kind].get(prep)
+    return asked and [words.format(noun) for words in asked]
 
 
 def _asked(words: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 _FILE: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_bytes())
+VALUES: dict[str, dict[str, list[str]]] = _FILE["values"]
 WORDINGS: dict[str, dict[str, list[str]]] = _FILE["questions"]
 
 
