@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from rag_pipeline.answering.quantities.numbers import FOREIGN_WORDS, NUMBER
 from rag_pipeline.answering.words import WORD, same_word, sense_of, stems, tables
 from rag_pipeline.imports import compiled
 
@@ -22,9 +23,12 @@ _ORDERED = tuple(
     for pattern, order in (
         (r"\b(?:höchst|maximal)(?=[a-zäöü]{4})", "maximum "),
         (r"\bmindest(?=[a-zäöü]{4})(?!ens)", "minimum "),
+        (r"(?<=\d)\.(?= (?:jan|feb|märz|apr|mai|jun|jul|aug|sep|okt|nov|dez))", ""),
         (r"\bnoch (?:nicht|keine?n?)(?= \S+ (?:jahr|monat|tag|woche))", "unter"),
         (r"\baußer((?: de[mnr])? \w+)([^.,;!?\n]*)", r"\2 außer\1"),
         (r",(?= (?:[\w-]+ ){0,2}[\w-]+(?:, (?:[\w-]+ ){0,2}[\w-]+)*,? (?:and|or|und|oder) )", " "),
+        # "Not until noon" is "after noon".
+        (r"\b(?:not|never|cannot|\w+n['’]t) ([^.;,]*?)\buntil\b", r"\1after"),
         # "Neither the shop nor the bar" has one denial.
         (r"\b(neither|weder)\b([^.;]*?)\b(?:nor|noch)\b", r"\1 \2 or"),
         # "The firm, which sells no chairs, repairs them", and "it is forbidden, the door to open".
@@ -38,7 +42,7 @@ _ORDERED = tuple(
 )  # fmt: skip
 """Wordings, and the order in which they are read."""
 _PARTICLES = frozenset(
-    "ab an auf aus bei ein fest fort frei los mit nach statt vor weg zu zurück".split()
+    "ab an auf aus bei ein fest fort frei los mit nach statt überein vor weg zu zurück".split()
 )
 LEAST = (
     r"\bno(?:t|thing)? (?:less|fewer|earlier|sooner) than\b|\bat least\b|\bminimum\b|"
@@ -54,15 +58,19 @@ MOST = (
     r"\b(?:höchstens|maximal|spätestens|innerhalb|binnen)\b|\bweniger als\b|\bbis zu\b|"
     r"\bnicht (?:mehr|länger) als\b|\bnicht (?:übersteig|überschreit)\w+"
 )
-_BOUNDS = re.compile(f"{LEAST}|{MOST}")
+_BOUNDS = re.compile(
+    rf"{LEAST}|{MOST}|\b(?:\w+er (?:than|als)|above|below|beneath|exceed\w*|oberhalb|unterhalb)"
+    r"(?= (?:an? |the |de[rmn] |eur |usd |gbp |[€$£])?"
+    rf"(?:\d|{NUMBER}\b|(?:{FOREIGN_WORDS})\b))"
+)
 ALL = re.compile(
     r"\b(?:all|every\w*|any(?:one|body)|each|always|both|at any time|"
     r"alle[nrs]?|jede[mnrs]?|beide[nrs]?|sämtliche\w*|stets|immer|jederzeit)\b"
 )
 SOME = re.compile(
-    r"\b(?:some|several|(?<!at )most|majority|(?<!a )few|wenige|a number of|"
+    r"\b(?:some|several|(?<!a )few|wenige|a number of|"
     r"\d+ of (?:the )?\d+|sometimes|occasionally|usually|einige\w*|manche\w*|"
-    r"manchmal|meiste\w*|meist|mehrheit|teilweise|gelegentlich)\b"
+    r"manchmal|meist|teilweise|gelegentlich)\b"
 )
 ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschließlich|lediglich)\b")
 _NO_CONTENT = re.compile(
@@ -70,19 +78,22 @@ _NO_CONTENT = re.compile(
     rf"soll|sollen|wird|werden)\b|{ALL.pattern}|{SOME.pattern}|{ONLY.pattern}"
 )
 _SENTENCE = re.compile(r"[;!?\n]|(?<!\b\d)(?<!\b\d\d)[.:](?!\d)")
-_ASIDE = r"unless|without|except|if|when|provided|wenn|falls|sofern|ohne|außer"
+_ASIDE = r"unless|without|except|if|when|provided|which|who|whose|wenn|falls|sofern|ohne|außer"
 _BREAK = re.compile(
-    r",(?!\d)|\b(?:but|whereas|although|though|however|because|since|while|which|who|yet|aber|"
+    r",(?!\d)|\b(?:but|whereas|although|though|however|because|since(?! \d)|while|yet|aber|"
     r"sondern|jedoch|obwohl|weil|während(?! (?:de[rs]|eine[rs])\b))\b|"
     r"\b(?:and|or|und|oder)(?= (?:shall|may|must|will|can|should|is|are|does|do|did|has|have|"
     r"wird|werden|ist|sind|kann|können|darf|dürfen|muss|müssen|soll|sollen|hat|haben)\b)|"
-    r"\b(?:and|und)(?= (?:\w+ )?(?:not|never|no|nor|nicht|nie|kein\w*)\b)|"
+    r"\b(?:and|und)(?= (?:\w+ )?"
+    r"(?:not|never|no|nor|neither|without|nicht|nie|kein\w*|weder|ohne)\b)|"
     rf"(?=\b(?:{_ASIDE}|nor)\b)"
 )
 _OPENS_ASIDE = re.compile(rf"\s*(?:{_ASIDE})\b")
 _ELLIPSIS = re.compile(
-    r"^\s*(?:and |und )?(?:neither|nor|auch nicht)\b|\b(?:not|\w+n['’]t|never|nicht|nie|keine?)\s*$"
+    r"^\s*(?:and |und )?(?:neither|nor|auch nicht|nicht jedoch|nicht aber|not)\b|"
+    r"\b(?:not|\w+n['’]t|never|nicht|nie|keine?)\s*$"
 )
+_BAN = re.compile(r"\w{3,}verbot(?:e?s|en?)?")
 _PREFIX = re.compile(r"^(?:un|in|il|im|ir|non-?|dis|miss?|nicht-?)(?=\w{4})")
 _SUFFIX = re.compile(r"(?<=\w{3})(?:less|los|frei|-free)(?:e[mnrs]?)?$")
 _ADJECTIVE = re.compile(
@@ -144,7 +155,9 @@ def _parts(text: str, other: frozenset[str]) -> Iterator[Part]:
             if not is_aside:
                 main = number + place
             if _ELLIPSIS.search(piece) and not is_aside:
-                words = (*last, *words)  # "Lunch is included, dinner is not."
+                # "Lunch is included, dinner is not", and "… is excluded, not however …"
+                words = (*last, *words)
+                denials += (0,) * sum(s.negates for w in last if (s := sense_of(w)))
             yield Part(piece, words, denials, at, main if is_aside and place != first else -1)
             last = words
         number += len(pieces)
@@ -163,7 +176,7 @@ def _content(text: str, other: frozenset[str]) -> tuple[tuple[str, ...], tuple[i
         if _DENIAL.fullmatch(word):
             denials.append(len(content))
             continue
-        if sense is not None and sense.negates:
+        if (sense is not None and sense.negates) or _BAN.fullmatch(word):
             denials.append(len(content))
         # "unsafe" is a denial of "safe" in the other text.
         elif (
@@ -174,6 +187,6 @@ def _content(text: str, other: frozenset[str]) -> tuple[tuple[str, ...], tuple[i
         ):
             denials.append(len(content))
             word = bare
-        if stems(word) and not (word[0].isdecimal() or _NO_CONTENT.fullmatch(word)):
+        if (stems(word) or sense) and not (word[0].isdecimal() or _NO_CONTENT.fullmatch(word)):
             content.append(word)
     return tuple(content), tuple(denials)

@@ -23,7 +23,8 @@ _FROM = re.compile(
     r"(?:the |dem |der )?$"
 )
 _TO = re.compile(
-    r"(?i)\b(?:before|until|by|prior to|(?:low|short|small|young|light|narrow|thinn|cheap|earli|"
+    r"(?i)\b(?:before|until|by|prior to|(?:clos|end|expir|laps|finish)\w* (?:on|at)|"
+    r"(?:low|short|small|young|light|narrow|thinn|cheap|earli|"
     r"soon|slow|cold|cool|weak)er than|(?:niedrig|kürz|klein|jüng|leicht|schmal|dünn|billig|früh)"
     r"er als|vor|bis|unter)\s+(?:the |dem |der |zum )?$"
 )
@@ -42,9 +43,6 @@ _BEFORE = re.compile(r"(?i)\s+(?:before|prior to|vor)\b")
 _SIDES = {
     "before": r"before|prior to|until|vor|bis",
     "after": r"after|following|upon|nach|seit",
-    "during": r"during|while|während",
-    "above": r"above|exceed(?:s|ed|ing)?|über",
-    "below": r"below|beneath|unter",
 }
 _SIDE = re.compile(
     r"\b(?:" + "|".join(f"(?P<{side}>{words})" for side, words in _SIDES.items()) + r")\b"
@@ -63,10 +61,10 @@ _MODES = {
     r"compulsory|necessary|needed)|no (?:duty|obligation|need)|under no (?:duty|obligation)|"
     r"optional|voluntary|unnecessary|(?:muss|müssen|brauch(?:t|en))\b[^.;]*\b(?:nicht|kein\w*)|"
     r"keine pflicht|freiwillig|nicht (?:verpflichtet|erforderlich|nötig|notwendig)",
-    "forbidden": r"(?:must|may|shall|can|could)(?: not|n['’]t)|cannot|prohibited|forbidden|banned|"
+    "forbidden": r"(?:must|may)(?: not|n['’]t)|prohibited|forbidden|banned|"
     r"(?:not|n['’]t)(?: be)? (?:allowed|permitted|entitled|authori[sz]ed)|barred|verboten|"
     r"untersagt|unzulässig|nicht (?:erlaubt|gestattet|zulässig)|"
-    r"(?:darf|dürfen|kann|können)\b[^.;]*\b(?:nicht|kein\w*)",
+    r"(?:darf|dürfen)\b[^.;]*\b(?:nicht|kein\w*)",
     "duty": r"must|ha(?:s|ve) to|needs? to|required|obliged|compelled|bound to|duty|mandatory|"
     r"compulsory|obligatory|muss|müssen|verpflichtet|verpflichtend|pflicht|zwingend",
     "option": r"may|can|could|allowed|permitted|entitled|choose|darf|dürfen|kann|können|erlaubt|"
@@ -74,7 +72,10 @@ _MODES = {
 }
 _MODE = {mode: re.compile(rf"\b(?:{words})\b") for mode, words in _MODES.items()}
 _CONDITION = re.compile(r"\b(?:only|without|nur|ohne)\b")
+_ANY = re.compile(rf"{ALL.pattern}|\b(?:also|even|auch)\b")
+_PART = re.compile(rf"{SOME.pattern}|\b(?:majority|mehrheit)\b")
 _RANGE = re.compile(r"(\d+)(?::\d\d)?\s*(?:-|–|to|bis|until|and|und)\s*$")
+_WEAK = re.compile(r"\b(?:after|before|from|until|nach|vor|ab|bis)\b")
 _SECONDS = {"day": 86_400, "week": 604_800, "year": 31_557_600}
 _SECONDS |= {"tag": 86_400, "tage": 86_400, "woche": 604_800, "month": 2_629_800}
 _SECONDS["months"] = _SECONDS["month"]
@@ -86,6 +87,8 @@ _OTHER_WORD = 0.15
 """Cost of a word of a part that the statement lacks. A word that the statement has counts 1."""
 _NEAR = 0.5
 """Least share of the words of a further part that the statement has."""
+_NEXT = 3
+"""Number of content words that "only" is about."""
 _SHORT = 14
 """Number of content words of a passage that is about the statement, whatever its words are."""
 _COVERED, _OWN = 0.8, 0.5
@@ -104,7 +107,7 @@ def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None
         return False
     if embed:
         similar = _most_similar(said, of_passage, embed)
-        return bool(similar) and all(_is_opposite([p], of_statement, False) for p in similar)
+        return bool(similar) and all(_is_opposite([p], of_statement) for p in similar)
     closest = _closest(of_passage, of_statement)
     has_exception = any(
         part.denials and part.main >= 0 and of_passage[part.main] in closest
@@ -113,12 +116,7 @@ def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None
     )
     if not closest or (has_exception and SOME.search(said)):
         return False  # "Nobody may, except the staff" and "some may"
-    beyond = None
-    if not facts(" ; ".join(part.text for part in closest)):
-        beyond = _is_beyond(held, said)
-    return _is_opposite(closest, of_statement, True, beyond) or is_exchanged(
-        passage, statement, False
-    )
+    return _is_opposite(closest, of_statement, held) or is_exchanged(passage, statement, False)
 
 
 def _words(some: Sequence[Part]) -> tuple[str, ...]:
@@ -137,8 +135,12 @@ def _closest(held: Sequence[Part], said: Sequence[Part]) -> list[Part]:
 
     Return no parts if a long passage is about something else.
     """
-    words, openers = set(_words(said)), {_opener(part) for part in said if part.denials}
+    words = set(_words(said))
+    kinds = {v[0] for part in said for v in _values(part.text)}
+    openers = {_opener(part) for part in said if part.denials}
     hits = [{w for w in words if any(same_word(w, o) for o in part.words)} for part in held]
+    for hit, part in zip(hits, held, strict=True):
+        hit |= {f"#{kind}" for kind in kinds & {v[0] for v in _values(part.text)}}
     misses = [sum(not any(same_word(o, w) for w in words) for o in part.words) for part in held]
     chosen: list[int] = []
     found: set[str] = set()
@@ -147,8 +149,8 @@ def _closest(held: Sequence[Part], said: Sequence[Part]) -> list[Part]:
         part, new = held[n], len(hits[n] - found)
         if n in chosen:
             return False
-        if part.main in chosen and part.denials and _opener(part) in openers:
-            return True
+        if part.main in chosen and part.denials:
+            return _opener(part) in openers or bool(hits[n])
         is_near = new >= _NEAR * (new + misses[n])
         first = held[chosen[0]] if chosen else part
         return new > 0 and (
@@ -162,7 +164,7 @@ def _closest(held: Sequence[Part], said: Sequence[Part]) -> list[Part]:
             found |= hits[n]
     own = [word for n in chosen for word in held[n].words]
     shared = sum(any(same_word(word, other) for other in words) for word in own)
-    is_covered = len(found) >= _COVERED * len(words) and shared >= _OWN * len(own)
+    is_covered = len(found & words) >= _COVERED * len(words) and shared >= _OWN * len(own)
     if not is_covered and len(_words(held)) > _SHORT:
         return []
     return [held[n] for n in sorted(set(chosen))]
@@ -173,14 +175,19 @@ def _opener(part: Part) -> str:
     return WORD.findall(part.text)[0] if part.main >= 0 else ""
 
 
-def _is_opposite(
-    held: Sequence[Part], said: Sequence[Part], focused: bool, beyond: bool | None = None
-) -> bool:
+def _is_opposite(held: Sequence[Part], said: Sequence[Part], passage: str = "") -> bool:
+    """Return whether the parts of a passage say the opposite of those of a statement.
+
+    If the former have no quantity as the statement has, those of `passage` count. Without it, the
+    statement is in another language.
+    """
     one, other = (" ; ".join(part.text for part in some) for some in (held, said))
+    beyond = _is_beyond(one, other)
     changes = [
         _has_opposite(_words(held), _words(said)),
-        _on_other_side(one, other, focused),
-        bool(_is_beyond(one, other) if beyond is None else beyond),
+        _on_other_side(one, other, bool(passage)),
+        _is_about_others(one, other),
+        bool(_is_beyond(passage, other) if beyond is None else beyond),
     ]
     denials = sum(len(part.denials) for part in (*held, *said))
     modes = {_mode(one), _mode(other)}
@@ -193,11 +200,19 @@ def _is_opposite(
         modes == {"exempt", "forbidden"}
         or (modes == {"duty", "option"} and is_plain)
         or bool(
-            ALL.search(other)
+            _ANY.search(other)
             and not (ONLY.search(other) or ALL.search(one))
-            and (SOME.search(one) or ONLY.search(one))
+            and (_PART.search(one) or ONLY.search(one))
         )
     )
+
+
+def _is_about_others(one: str, other: str) -> bool:
+    """Return whether a text lacks the words after "only" in the first text."""
+    only = None if ONLY.search(other) else ONLY.search(one)
+    words = [word for word in WORD.findall(one[only.end() :]) if stems(word)] if only else []
+    held = WORD.findall(other)
+    return bool(words) and not any(same_word(a, b) for a in words[:_NEXT] for b in held)
 
 
 def _mode(text: str) -> str:
@@ -300,16 +315,19 @@ def _is_beyond(one: str, other: str) -> bool | None:
         elif len(alike) > 1 and min(sizes) <= size <= max(sizes) and not any(v[3] for v in alike):
             differs = False  # "from 7 to 9" and "at 8"
         else:
-            differs = all(_excludes(value, its, size, bound) for _, value, _, its in alike)
+            is_strong = not _WEAK.search(other)
+            differs = all(
+                _excludes(value, its, size, bound, is_strong) for _, value, _, its in alike
+            )
         beyond = bool(beyond) or differs
     return beyond
 
 
-def _excludes(limit: Decimal, its: str, size: Decimal, bound: str) -> bool:
+def _excludes(limit: Decimal, its: str, size: Decimal, bound: str, is_strong: bool) -> bool:
     """Return whether a value with a bound, or none, is outside another one."""
     if its:
         outside = size > limit if its == "most" else size < limit
-        return outside and bound != its
+        return outside and not (bound == its and is_strong)
     return limit > size if bound == "most" else limit < size if bound == "least" else True
 
 
@@ -326,6 +344,8 @@ def _values(text: str) -> Iterator[tuple[str, Decimal, str, str]]:
         found = _NOUN.match(text, quantity.end)
         noun = found[1] if found and kind in ("number", "nth") else ""
         kind = noun if kind == "nth" and noun in _SECONDS else str(kind).removeprefix("nth ")
+        if kind == "number" and not noun and 1500 < size < 2200:
+            continue  # a year
         if kind in _SECONDS:
             kind, size = "seconds", size * _SECONDS[kind]
         kind = "number" if kind == "nth" else kind

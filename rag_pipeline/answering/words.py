@@ -15,8 +15,8 @@ from rag_pipeline.search.tokenization import tokenizer_of
 
 _ENDINGS = frozenset(
     "e s d es ed ing al als ion ions ance ly y ies ied ty ity ment ments ful fully "
-    "en t te ten st em et ete eten n r rer ere eren eres erer ung ungen bar lich es ernd end ende "
-    "ender enden enes ener ene enen enem m keit ation ally able ible ous ce".split()
+    "en t te ten st em et ete eten n r rer ere eren eres erer ung ungen bar lich es ence ent ency "
+    "ernd end ende ender enden enes ener ene enen enem m keit ation ally able ible ous ce".split()
 ) | {""}
 _NOUN_ENDINGS = frozenset("ion ions ation al als ance ung ungen ment ments bar".split())
 WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
