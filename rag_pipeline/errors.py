@@ -180,12 +180,12 @@ class CallsStoppedError(ProviderError):
 class RefusedError(CallsStoppedError):
     """A server refused a call. The reason may concern every input or only this input.
 
-    `said` is the message without the remedy. `inputs` is the number of refused inputs, or 0 if a
-    single input of the request may be the reason. `calls` decides whether the reason concerns every
-    input (see `Circuit.refuse`).
+    `said` is the message without the remedy. `inputs` is the number of refused inputs, 0 if a
+    single input of the request may be the reason, or infinite if every input probably is refused.
+    `calls` decides whether the reason concerns every input (see `Circuit.refuse`).
     """
 
-    def __init__(self, said: str, cure: str, inputs: int = 0) -> None:
+    def __init__(self, said: str, cure: str, inputs: float = 0) -> None:
         super().__init__(f"{said}; {cure}")
         self.said = said
         self.inputs = inputs

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf
 from typing import Generic, TypeVar
 
 from rag_pipeline.calls.contexts import setting
@@ -77,7 +78,7 @@ class Sending:
     An input is `suspect` if it failed in an earlier run, or while other inputs were answered. The
     failures of a suspect input do not count against the provider. If it is also `isolated` from
     other inputs, it is tried three times at most. If `once` is set, a request that reached the
-    server is not repeated.
+    server is not repeated. It is `probed` if a probe was answered after its failure.
     """
 
     failed_before: int = 0
@@ -87,6 +88,7 @@ class Sending:
     suspect: bool = False
     once: bool = False
     isolated: bool = False
+    probed: bool = False
 
 
 _sending: ContextVar[Sending | None] = ContextVar("sending", default=None)
@@ -117,7 +119,7 @@ class Circuit:
     _reason: str = field(init=False, default="")
     _next_probe: float | None = field(init=False, default=None)
     _failing: set[Sending] = field(init=False, default_factory=set)
-    _refused: int = field(init=False, default=0)
+    _refused: float = field(init=False, default=0)
     _accepted: bool = field(init=False, default=False)
     _lock: threading.RLock = field(init=False, default_factory=threading.RLock)
 
@@ -144,22 +146,25 @@ class Circuit:
         with self._lock:
             self._refused, self._accepted = 0, True
 
-    def refuse(self, error: RefusedError, sending: Sending) -> ProviderError:
-        """Record a refusal. Return the error of this input, or CallsStoppedError.
+    def refuse(self, error: RefusedError, sending: Sending) -> bool:
+        """Record a refusal. Return whether all calls stop unless a probe succeeds.
 
-        The settings are wrong if three distinct inputs are refused and none was accepted. After an
-        accepted input, twenty consecutive refusals mean that the provider refuses all calls. The
-        caller sends a probe before it stops.
+        A probe is needed if the error concerns every input, such as a wrong key. It is also needed
+        after three distinct refused inputs without an accepted input, or else after twenty
+        consecutive refusals.
         """
+        if sending.probed:
+            return False
         with self._lock:
-            if not sending.failed_before:
+            if error.inputs == inf or not sending.failed_before:
                 self._refused += error.inputs or not sending.once
-            most = _REFUSED_IN_A_ROW if self._accepted else _INPUTS_OF_AN_OUTAGE
-            found = ProviderError(error.said if self._accepted else str(error))
-            if self._refused >= most:
-                found = CallsStoppedError(str(error))
-            found.status = error.status
-            return found
+            return self._refused >= (_REFUSED_IN_A_ROW if self._accepted else _INPUTS_OF_AN_OUTAGE)
+
+    def refused(self, error: RefusedError) -> ProviderError:
+        """Return the error of an input that is refused while other inputs may be accepted."""
+        found = ProviderError(error.said if self._accepted else str(error))
+        found.status = error.status
+        return found
 
     def limited(self) -> None:
         """Record a refusal because of a rate limit. It shows that the provider is up."""
@@ -235,8 +240,8 @@ class Endpoint:
         CallsStoppedError if no call can succeed, and ProviderError if this input failed for good.
         `tokens` is the estimated tokens of the request, for the limit per minute. The pause between
         two tries is the provider's pause plus an exponential backoff with full jitter. Source:
-        Brooker, "Exponential Backoff And Jitter", AWS 2015. Before failures of several inputs stop
-        all calls, `probe` sends `PROBE`. If the probe succeeds, only these inputs fail.
+        Brooker, "Exponential Backoff And Jitter", AWS 2015. Before failures stop all calls, `probe`
+        sends `PROBE`. If the probe succeeds, only the failed inputs fail.
 
         Raise ProviderError if this input failed for `patience` seconds, and PaidInVainError after
         eight unusable replies that may be charged. Raise CallsStoppedError when the circuit opens:
@@ -254,11 +259,15 @@ class Endpoint:
                 self.limiter.settle(tokens, 0.0)
                 sending.tries += 1
                 sending.paid_in_vain += error.paid
-                last = sending.once and error.connected and not error.limited
+                tried = sending.suspect and sending.tries == _TRIES_OF_A_BAD_INPUT
+                if error.limited and tried and not sending.probed:
+                    await self._works(probe, sending)
+                reached = error.connected and (sending.probed or not error.limited)
+                last = sending.once and reached
                 try:
-                    pause = self._pause_after(error, sending, last)
+                    pause = self._pause_after(error, sending, reached)
                 except CallsStoppedError:
-                    if error.limited or not error.connected or not await self._works(probe):
+                    if not error.connected or not await self._works(probe, sending):
                         raise
                     pause = 0.0
                 await self.sleep(pause)
@@ -266,10 +275,9 @@ class Endpoint:
                     raise GivenUpError(str(error)) from None
             except RefusedError as error:
                 self.circuit.succeed()
-                found = self.circuit.refuse(error, sending)
-                if isinstance(found, CallsStoppedError) and await self._works(probe):
-                    found = self.circuit.refuse(error, sending)
-                raise found from None
+                if self.circuit.refuse(error, sending) and not await self._works(probe, sending):
+                    raise
+                raise self.circuit.refused(error) from None
             except CallsStoppedError:
                 raise
             except ProviderError:
@@ -283,7 +291,9 @@ class Endpoint:
                     self.limiter.settle(tokens, answer.tokens)
                 return answer.value
 
-    async def _works(self, probe: Callable[[], Awaitable[Received[T]]] | None) -> bool:
+    async def _works(
+        self, probe: Callable[[], Awaitable[Received[T]]] | None, sending: Sending
+    ) -> bool:
         """Send the probe. Return whether it succeeds. Try again after a temporary failure."""
         if probe is None:
             return False
@@ -296,6 +306,7 @@ class Endpoint:
                 return False
             self.circuit.succeed()
             self.circuit.accepted()
+            sending.suspect = sending.probed = True
             return True
         return False
 
@@ -321,7 +332,7 @@ class Endpoint:
                 f"{self.name}: no answer within {timeout:g} s", reached=False
             ) from None
 
-    def _pause_after(self, error: TransientError, sending: Sending, last: bool) -> float:
+    def _pause_after(self, error: TransientError, sending: Sending, reached: bool) -> float:
         """Return the seconds to wait after a failure, or give up on the input with an error."""
         if error.limited:
             self.circuit.limited()
@@ -334,13 +345,12 @@ class Endpoint:
         left = max(self.patience - waited, 0.0)
         exhausted = left < (error.retry_after or _FIRST_BACKOFF / 10)
         in_vain = sending.paid_in_vain >= _MOST_PAID_IN_VAIN
-        reached = error.connected and not error.limited
         tried = reached and sending.tries >= self._most_tries(sending)
-        if not last and (in_vain or exhausted or tried):
+        if not (sending.once and reached) and (in_vain or exhausted or tried):
             message = f"{error}; given up after {sending.tries} tries in {waited:.0f} s"
             if error.retry_after is not None and error.retry_after > left:
                 message += f"; the provider asks for a pause of {error.retry_after:,.0f} s"
-            answered = self.circuit.last_success > sending.started
+            answered = sending.probed or self.circuit.last_success > sending.started
             if not answered and (error.limited or self.circuit.blames(error)):
                 raise CallsStoppedError(f"{message}, and no other call succeeded in this time")
             raise PaidInVainError(message) if in_vain else GivenUpError(message)
@@ -350,7 +360,7 @@ class Endpoint:
     def _most_tries(self, sending: Sending) -> float:
         if sending.failed_before or (sending.isolated and sending.suspect):
             return _TRIES_OF_A_BAD_INPUT
-        return _TRIES_IN_DOUBT if self.circuit.in_doubt else float("inf")
+        return _TRIES_IN_DOUBT if self.circuit.in_doubt else inf
 
 
 def open_endpoint(name: str, settings: RemoteModel) -> Endpoint:

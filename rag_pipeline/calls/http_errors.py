@@ -5,8 +5,9 @@ import re
 import socket
 import time
 from collections.abc import Mapping
+from math import inf
 
-from rag_pipeline.errors import CallsStoppedError, ProviderError, RefusedError, TransientError
+from rag_pipeline.errors import ProviderError, RefusedError, TransientError
 
 _PASSING = {408, 409, 425, 429}
 _CURES = {
@@ -49,11 +50,11 @@ def failure_of_status(
     said = f"{what}: {redacted(message, *secrets) or 'the reply has no reason'} (HTTP {status})"
     error = ProviderError(said)
     if status == 429 and any(word in f"{stops} {message}" for word in _OUT_OF_MONEY):
-        error = CallsStoppedError(f"{said}; pay the provider's bill or raise its limit")
+        error = RefusedError(said, "pay the provider's bill or raise its limit", inf)
     elif status in _PASSING or status >= 500:
         error = TransientError(said, read_retry_after(headers), limited=status == 429, paid=False)
     elif status == 401:
-        error = CallsStoppedError(f"{said}; check the key")
+        error = RefusedError(said, "check the key", inf)
     elif status in _CURES or stops:
         error = RefusedError(said, _CURES.get(status, "check model and base_url"))
     error.status = status

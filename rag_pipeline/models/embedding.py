@@ -163,12 +163,14 @@ def _embed_remotely(
     failed: dict[bytes, ProviderError] = {}
     in_a_row: list[bytes] = []
     unusable: set[bytes] = set()
+    said = "twice a vector of length 0, of a wrong dimension or not finite"
+    unfit_error = ProviderError(f"{embedder.identity}: {said}")
     kept = 0
 
     async def works(send: EmbedRequest) -> bool:
         for _ in range(TRIES_OF_A_PROBE):
             try:
-                with sent_as(Sending(once=True)):
+                with sent_as(Sending(once=True, probed=True)):
                     vectors, _ = await send([(PROBE,)], input_type)
                 return bool(np.isfinite(vectors).all())
             except GivenUpError:
@@ -213,10 +215,11 @@ def _embed_remotely(
     async def embed_batch(batch: list[bytes], send: EmbedRequest) -> None:
         """Embed a batch, and find its bad inputs by binary search.
 
-        If a request fails, the first half of its inputs is sent next. If this half succeeds, the
-        other half has the bad input and is halved. If this half fails, it is halved, and the other
-        half waits in `rest`. So one bad input among n costs log2(n) + 2 more requests. Before the
-        first success, inputs are sent alone, and a probe distinguishes an outage from bad inputs.
+        If a request fails or returns no usable vector, the first half of its inputs is sent next.
+        If this half succeeds, the other half has the bad input and is halved. If this half fails,
+        it is halved, and the other half waits in `rest`. So one bad input among n costs log2(n) + 2
+        more requests. Before the first success, inputs are sent alone, and a probe distinguishes an
+        outage from bad inputs.
         """
         rest, width, bad, up = list(batch), len(batch), 0, False
         put_off: list[bytes] = []  # inputs that failed before the first success
@@ -231,15 +234,20 @@ def _embed_remotely(
                 with sent_as(sending):
                     vectors, used = await send([inputs[key] for key in part], input_type)
                 unfit = await take(part, vectors, used)
+                fresh = [key for key in unfit if key not in unusable]
+                if len(unfit) == len(part) and (fresh or len(part) == 1):
+                    if len(part) > 1 or not fresh:  # one input may spoil all vectors
+                        raise unfit_error
+                    unusable.update(part)
+                    return await tried(part, once)
             except (TransientError, CallsStoppedError):
                 raise
             except ProviderError as error:
                 return error
             sending.tries = sending.paid_in_vain = 0
-            rest.extend(key for key in unfit if key not in unusable)
+            rest.extend(fresh)
             if twice := [key for key in unfit if key in unusable]:
-                said = "twice a vector of length 0, of a wrong dimension or not finite"
-                await give_up(twice, ProviderError(f"{embedder.identity}: {said}"), send)
+                await give_up(twice, unfit_error, send)
             unusable.update(unfit)
             return None
 

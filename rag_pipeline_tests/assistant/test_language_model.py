@@ -176,7 +176,7 @@ def test_a_refused_key_is_told_once_and_not_shown(talking, monkeypatch):
     assert sent["authorization"] == f"Bearer {key}"
     (warning,) = made.warnings
     assert "check the key" in warning and key not in str(made)
-    assert len(server.requests) == 1, "what can't work is not asked again"
+    assert len(server.requests) == 2, "only a probe follows"
 
 
 def test_a_document_can_not_end_its_passage():

@@ -25,9 +25,14 @@ from rag_pipeline.errors import CallsStoppedError, TextsFailedError
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder
 
-FREE = {"400", "402", "403", "404", "429", "500", "refusal"}
+KEY = {"401", "quota"}
+"""Faults that are followed by a probe at once, because a wrong key fails alike."""
+FREE = {"400", "402", "403", "404", "429", "500", "refusal", *KEY}
 """Faults that are not billed."""
-FAULTS = ["count", "dimension", "nan", "cut", "garbage", *sorted(FREE - {"429"})]
+SPOILT = {"dimension", "nan"}
+"""Faults of the bad texts' vectors. With an `s`, each vector of their request is spoilt."""
+FAULTS = ["count", "cut", "dimension", "dimensions", "garbage", "nan", "nans"]
+FAULTS += sorted(FREE - {"429"})
 TRIES = 3
 """Number of times that a text is sent alone at most, before it is given up."""
 
@@ -64,7 +69,7 @@ def billing(fault_of: FaultOf) -> Iterator[Billing]:
                 told.requests.append(texts)
                 if fault not in FREE:
                     told.billed.update(texts)
-                good = [t for t in texts if fault in ("dimension", "nan") and t not in bad]
+                good = [t for t in texts if fault in SPOILT and t not in bad]
                 told.answered.update(good if fault else texts)
             if fault == "hang":
                 stopped.wait()
@@ -72,16 +77,17 @@ def billing(fault_of: FaultOf) -> Iterator[Billing]:
                 self.close_connection = True
                 return
             if fault in FREE:
-                status = int(fault) if fault.isdigit() else 422
-                self._send(status, {"error": {"message": "this text is not allowed"}})
+                status = int(fault) if fault.isdigit() else 429 if fault == "quota" else 422
+                code = "insufficient_quota" if fault == "quota" else None
+                self._send(status, {"error": {"message": "this text is not allowed", "code": code}})
                 return
             rows = [{"index": n, "embedding": numbers(t)} for n, t in enumerate(texts)]
             if fault == "count":
                 rows.pop()
             for row, text in zip(rows, texts, strict=False):
-                if text in bad and fault == "dimension":
+                if fault == "dimensions" or (text in bad and fault == "dimension"):
                     row["embedding"] = [1.0]
-                if text in bad and fault == "nan":
+                if fault == "nans" or (text in bad and fault == "nan"):
                     row["embedding"] = [float("nan")] * 4
             self._send(200, "garbage" if fault == "garbage" else {"object": "list", "data": rows})
 
@@ -135,6 +141,7 @@ def check_vectors(texts: list[str], own: Any, cache: CallCache) -> None:
         *((fault, 71, 34) for fault in FAULTS),
         *((fault, *at) for fault in ("nan", "500") for at in ((16, 0), (256, 0), (256, 200))),
         ("hang", 16, 15),
+        ("429", 16, 7),
     ],
 )
 def test_one_bad_text_is_found_by_halving(
@@ -143,23 +150,32 @@ def test_one_bad_text_is_found_by_halving(
     texts = [f"text {n}" for n in range(count)]
     bad = texts[place]
     with billing(of(fault, bad)) as server:
-        own = model(server.url, timeout_seconds=0.5 if fault == "hang" else 60)
+        patience = 0.2 if fault == "429" else 60
+        seconds = {"timeout_seconds": 0.5 if fault == "hang" else 60, "patience_seconds": patience}
+        own = model(server.url, **seconds)
         with pytest.raises(TextsFailedError) as failure:
             embed(texts, own, cache)
         assert set(failure.value.failed) == {bad}
         again = len([r for r in server.requests if r == [bad]]) - 1
         assert again < TRIES
+        if fault in {*KEY, "429", "dimensions"}:
+            again += server.answered[PROBE]
+        if fault == "429":  # as a rate limit, the whole request is repeated for its patience
+            again += len([r for r in server.requests if r == texts]) - 1
         # The request that fails comes before the search.
         assert len(server.requests) - again <= 1 + ceil(log2(count)) + 2
         assert server.billed.total() <= 3 * count
+        assert server.answered[PROBE] <= 1
         assert max(server.answered.values()) == 1, "no good reply is paid for twice"
         before = len(server.requests)
         check_vectors([text for text in texts if text != bad], own, cache)
         assert len(server.requests) == before, "all others are kept"
         with pytest.raises(TextsFailedError):
             embed(texts, own, cache)
-        assert server.requests[before:] == [[bad]] * (len(server.requests) - before)
-        assert len(server.requests) - before <= TRIES
+        tries = [r for r in server.requests[before:] if r != [PROBE]]
+        assert tries == [[bad]] * len(tries)
+        assert len(tries) <= TRIES
+        assert len(server.requests) - before - len(tries) == (fault in {*KEY, "429"})
 
 
 @pytest.mark.parametrize(
@@ -191,13 +207,15 @@ def test_a_model_that_fails_on_every_text_stops_the_run(fault: str, cache: CallC
     with billing(lambda sent: (fault, set(sent))) as server:
         told = (
             "dimensions"
-            if fault == "dimension"
+            if fault in ("dimension", "dimensions")
             else "given up|texts in a row failed|not allowed|stopped after"
         )
         own = model(server.url, patience_seconds=0.5)
         with pytest.raises(CallsStoppedError, match=told):
             embed(texts, own, cache)
         assert server.billed.total() <= 3 * 71
+        if fault in {*KEY, "dimension", "dimensions"}:
+            assert server.requests == [texts, [PROBE]]
     assert len(cache) == 0
 
 

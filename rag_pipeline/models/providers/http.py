@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import import_module
+from math import inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from rag_pipeline.calls import LONGEST_TIMEOUT, redacted, unreachable
-from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+from rag_pipeline.errors import ProviderError, RefusedError, TransientError
 from rag_pipeline.models.providers.remote import Server
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.Asyn
 
 
 def check_redirect(status: int, here: str, location: str) -> None:
-    """Raise CallsStoppedError for a redirect to another origin or without the request's body.
+    """Raise RefusedError for a redirect to another origin or without the request's body.
 
     Only the configured origin, or https of the same host, gets texts. After a code other than 307
     and 308, a client would send a GET request without texts.
@@ -46,7 +47,7 @@ def check_redirect(status: int, here: str, location: str) -> None:
     stays = new[:2] == old[:2] or (new.hostname == old.hostname and new.scheme == "https")
     if status not in (307, 308) or not stays:
         said = redacted(f"{here}: the server redirects to {there} (HTTP {status})")
-        raise CallsStoppedError(f"{said}; if that address is right, set `base_url` to it")
+        raise RefusedError(said, "if that address is right, set `base_url` to it", inf)
 
 
 async def _stay(reply: "httpx.Response") -> None:

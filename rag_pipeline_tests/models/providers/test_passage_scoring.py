@@ -77,11 +77,16 @@ def test_passages_over_a_request_are_split_and_too_long_ones_named(cache: CallCa
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_refused_query_fails_alone_and_a_wrong_key_stops(cache: CallCache, method: str) -> None:
+@pytest.mark.parametrize("status", [400, 401])
+def test_a_refused_query_fails_alone_and_a_wrong_key_stops(
+    cache: CallCache, method: str, status: int
+) -> None:
+    keyless = False
+
     def fault(path: str, body: dict[str, Any]) -> Failure:
-        if body["query"] == "bad":
-            return Fault(400, "the query is not allowed")
-        return Fault(401, "no such key") if body["query"] == "keyless" else None
+        if keyless:
+            return Fault(401, "no such key")
+        return Fault(status, "the query is not allowed") if body["query"] == "bad" else None
 
     asked = [RerankInput("bad", PASSAGES), RerankInput(QUERY, PASSAGES)]
     with serving(faults=fault) as server:
@@ -90,6 +95,7 @@ def test_a_refused_query_fails_alone_and_a_wrong_key_stops(cache: CallCache, met
         assert isinstance(refused, ProviderError)
         assert "the query is not allowed" in str(refused)
         assert fine == pytest.approx(SHARES)
+        keyless = True
         with pytest.raises(CallsStoppedError, match=f"{method.upper()}_API_KEY.*check the key"):
             score_passages([RerankInput("keyless", PASSAGES)], own, cache)
 

@@ -125,7 +125,7 @@ def test_what_may_hold_for_every_text_is_asked_once_and_names_its_cure(
     with serving(faults=lambda path, body: fault) as server:
         with pytest.raises(error, match=message) as caught:
             embed(["a"], provider(server.url), cache)
-        assert len(server.requests) == 1
+        assert len(server.requests) == 1 + (error is CallsStoppedError), "and one probe of the key"
     assert "sk-1234" not in str(caught.value)
     assert "_API_KEY" in str(caught.value)
 
@@ -189,9 +189,9 @@ def test_a_server_of_which_no_vector_can_be_used_stops_the_run(cache: CallCache)
 
     with serving(faults=lambda path, body: spoil) as server:
         own = openai(server.url, max_texts=10, max_concurrency=1)
-        with pytest.raises(CallsStoppedError, match=r"twice a vector.*each of 10 texts"):
+        with pytest.raises(CallsStoppedError, match=r"twice a vector.*each of 3 texts"):
             embed([f"t{n}" for n in range(100)], own, cache)
-        assert server.billed.total() == 20 + 1, "each twice, and a probe"
+        assert server.billed.total() == 10 + 5 + 2 + 3 * 2 + 1, "halves, each twice, and a probe"
 
 
 def test_each_vector_is_kept_with_its_share_of_the_tokens(cache: CallCache) -> None:
