@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from threading import Lock
 
 from rag_pipeline.calls.contexts import setting
 
@@ -10,13 +11,15 @@ Listener = Callable[[str, int], None]
 """Called with a kind of item (`documents`, `chunks`, `texts`) and the number of new done items."""
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_one_at_a_time = Lock()
 
 
 def advance(what: str, count: int) -> None:
-    """Report that `count` more items of the kind `what`, such as `chunks`, are done."""
+    """Report that `count` more items of the kind `what` are done, one report at a time."""
     listener = _listener.get()
     if listener is not None:
-        listener(what, count)
+        with _one_at_a_time:
+            listener(what, count)
 
 
 def listening(listener: Listener) -> AbstractContextManager[None]:

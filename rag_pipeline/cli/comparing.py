@@ -18,7 +18,6 @@ from rag_pipeline.cli.console import (
     print_json,
     say,
     show_next,
-    tell,
     visible,
 )
 from rag_pipeline.cli.find import rag
@@ -65,7 +64,7 @@ def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
         return
     if synthetic:
         unanswerable = sum(UNANSWERABLE in q.tags for q in load_queries(workspace))
-        tell(f"[yellow]{origin(synthetic, len(asked), unanswerable)}[/yellow]")
+        console.print(f"[yellow]{origin(synthetic, len(asked), unanswerable)}[/yellow]")
     _show_differences(first, second, found)
     (metric,) = measured_metrics([workspace.config.serve_metric], [first.scores, second.scores])
     if changed := _show_changed(workspace, first, second, metric):

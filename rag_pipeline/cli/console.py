@@ -107,10 +107,7 @@ def print_json(value: Any) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error message that suggests similar known names, or "".
-
-    These are at most 3 names with all the words of `name`, or else the most similar name.
-    """
+    """Return the end of an error message with up to 3 known names that `name` may mean, or ""."""
     names = {one.casefold(): one for one in known}
     words = re.findall(r"\w+", name.casefold())
     near = [one for one in names if words and all(word in one for word in words)][:3]

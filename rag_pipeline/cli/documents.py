@@ -35,6 +35,7 @@ from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.search.copies import find_copies
 from rag_pipeline.workspace import Workspace
 
+_LISTED = 5
 _INSTALLS = re.compile(r"`[^`]*pip install [^`]*`")
 
 
@@ -166,9 +167,7 @@ def unknown_document(workspace: Workspace, document_id: str) -> str:
     return f"no document {document_id!r} among the {len(known):,} loaded documents{near}"
 
 
-def show_lost_queries(
-    workspace: Workspace, most: int = 5, note: Mapping[str, Any] | None = None
-) -> None:
+def show_lost_queries(workspace: Workspace, note: Mapping[str, Any] | None = None) -> None:
     """Print the queries whose gold the documents do not hold, and the commands that help.
 
     `note` is that of `left_out`.
@@ -183,7 +182,7 @@ def show_lost_queries(
         for told, queries in same.items()
     ]
     if lost := left_out(workspace, note):
-        show_list(lost, told_once, most)
+        show_list(lost, told_once)
         config = workspace.config
         drop = rag("questions", "drop", file=config.file, corpus=config.corpus)
         made = any(query.startswith("query synthetic-") for of in same.values() for query in of)
@@ -192,10 +191,10 @@ def show_lost_queries(
         say(f"  to drop them: {command(drop)}{also}")
 
 
-def show_list(heading: str, problems: Sequence[str], most: int = 5) -> None:
-    """Print a heading and up to `most` problems, and the number of all others."""
+def show_list(heading: str, problems: Sequence[str]) -> None:
+    """Print a heading and the first problems, and the number of all others."""
     tell(f"[yellow]{heading}:[/yellow]")
-    for problem in problems[:most]:
+    for problem in problems[:_LISTED]:
         tell(indented(visible(problem), "  "))
-    if len(problems) > most:
-        console.print(f"  (and {len(problems) - most:,} more)")
+    if len(problems) > _LISTED:
+        console.print(f"  (and {len(problems) - _LISTED:,} more)")

@@ -10,7 +10,6 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from rag_pipeline.cli.console import LOGGED_EVERY, console, say, visible
-from rag_pipeline.cli.documents import show_lost_queries
 from rag_pipeline.indexing import MADE_OTHERWISE
 from rag_pipeline.pipeline.driver import Done, Event, Started
 from rag_pipeline.pipeline.dry_run import RunPlan
@@ -76,8 +75,6 @@ class Live:
                 if step == DOCUMENTS and self._stages:
                     for line in changed_lines(changed_files(self._plan.workspace)):
                         say(line)
-                if step.asset == "queries" and self._stages:
-                    show_lost_queries(self._plan.workspace, 1)
 
     def advance(self, step: Step, what: str, count: int) -> None:
         """Add `count` units of `what` to the progress of the current stage."""

@@ -7,20 +7,11 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import (
-    command,
-    console,
-    counted,
-    indented,
-    new_table,
-    say,
-    show_next,
-    tell,
-)
+from rag_pipeline.cli.console import command, console, counted, indented, new_table, say, show_next
 from rag_pipeline.cli.costs import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.evaluation.intervals import Summary
-from rag_pipeline.evaluation.leaderboard import Board, BoardRow
+from rag_pipeline.evaluation.leaderboard import Board, BoardRow, origin
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC, short_name
 from rag_pipeline.evaluation.scores import added_metrics, explanation, is_share
 from rag_pipeline.release import Release
@@ -53,8 +44,9 @@ def show_leaderboard(board: Board) -> None:
     if rows and all(row.summary(by).n <= 1 for row in rows):
         say(f"{board.corpus}: one question can't rank configurations; to make more: rag questions")
         return
-    if board.origin:
-        tell(f"[yellow]{board.origin}[/yellow]")
+    if board.synthetic:
+        told = origin(board.synthetic, board.queries, board.unanswerable)
+        console.print(f"[yellow]{told}[/yellow]")
     against = board.references if _width() >= _WIDE_ENOUGH else {}
     short = {name: board.labels().get(name, name) for name in board.names()}
     roomy = _width() >= (110 if against else _NARROW)

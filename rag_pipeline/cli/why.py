@@ -77,11 +77,9 @@ def _before(workspace: Workspace, name: str) -> str:
 
     For the baseline itself, return the first other configuration.
     """
-    config, its = workspace.config, name
-    if name not in config.all_configurations:
-        before = release.load(workspace, name)
-        if before.previous:
-            return before.previous
-        its = before.configuration
-    others = [config.baseline_name, *config.all_configurations]
+    known = workspace.config.all_configurations
+    found = None if name in known else release.load(workspace, name)
+    if found and found.previous:
+        return found.previous
+    its, others = found.configuration if found else name, [workspace.config.baseline_name, *known]
     return next((other for other in others if other != its), its)

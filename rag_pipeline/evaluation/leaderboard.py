@@ -46,10 +46,7 @@ Against = Mapping[str, Mapping[str, Comparison]]
 
 
 def origin(synthetic: int, queries: int, unanswerable: int) -> str:
-    """Return a sentence with the number of synthetic questions, or "" if there are none.
-
-    `unanswerable` is the number of questions that no document answers.
-    """
+    """Return a sentence with the number of synthetic questions, or "" if there are none."""
     if not synthetic:
         return ""
     told = f"{synthetic} of {queries} questions were made from the documents"
@@ -119,7 +116,6 @@ class Board:
     queries: int = 0
     synthetic: int = 0
     unanswerable: int = 0
-    """Number of queries that no document answers."""
     few_groups: int | None = None
     """Number of documents or groups of all queries, or None if the number is large enough."""
     chosen: BestOfMany | None = None
@@ -136,11 +132,6 @@ class Board:
     def misses(self) -> bool:
         """Return whether any configuration lacks a value of `sorted_by` for some query."""
         return any(row.summary(self.sorted_by).missing for row in self.configurations)
-
-    @property
-    def origin(self) -> str:
-        """Return a sentence with the number of synthetic questions, or "" if there are none."""
-        return origin(self.synthetic, self.queries, self.unanswerable)
 
     @property
     def scope(self) -> str:
@@ -226,10 +217,7 @@ class Board:
         return f"{told} {found.n} questions are few: they can show {shows} between configurations."
 
     def sorted_on(self, metric: str) -> "Board":
-        """Return the board sorted by another metric, which may have its short name.
-
-        Raise InputError for an unknown metric.
-        """
+        """Return the board sorted by another metric, also given by its short name."""
         if not self.configurations:
             return self
         known = self.configurations[0].metrics

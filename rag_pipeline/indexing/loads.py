@@ -143,7 +143,6 @@ def load_stale(
             source = replace(source, origin=with_missing_extra(source.origin, wanted))
             pending += len(document.text)
         batch.append((source, document))
-        advance("documents", 1)
         if pending > _LOAD_CHARACTERS or len(batch) >= MAX_SHARD_DOCUMENTS:
             _commit(workspace, batch, made, alone=taken is not None)
             batch, pending = [], 0
@@ -306,10 +305,18 @@ def _start(threads: ThreadPoolExecutor, source: Source) -> tuple[Future[Document
             raise source.error()
         raw = source.read()
     except DocumentError as error:
+        advance("documents", 1)
         failed: Future[Document] = Future()
         failed.set_exception(error)
         return failed, 0
-    return threads.submit(copy_context().run, source.parse, raw), len(raw)
+    return threads.submit(copy_context().run, _parse, source, raw), len(raw)
+
+
+def _parse(source: SourceFile, raw: bytes) -> Document:
+    try:
+        return source.parse(raw)
+    finally:
+        advance("documents", 1)  # a slow document hides none of the later ones
 
 
 def _wait(source: Source, future: Future[Document], _: int) -> ParsedSource:

@@ -83,7 +83,7 @@ attributes:
     # "*" means every variant of a stage: this line would try all chunkings.
     # - {{chunking: "*", contextualizer: structural, embedding: {embedding}, retriever: hybrid}}
   baseline: plain              # the leaderboard compares the others with it
-  serve: best                  # by AnswerPresence@5; the first above, where questions can't tell
+  serve: best                  # by AnswerPresence@5; if it can't tell, the first; or a name
   # A configuration that is significantly worse in one of these does not replace the release.
   gate: {{metrics: [AnswerPresence@5, nDCG@10, CriticalRecall]}}
   # schedule: "0 3 * * *"      # every night at 03:00 (`make up` starts the daemon)

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from rag_pipeline import indexing
+from rag_pipeline.calls.progress import listening
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError, StoreError, UnreadDocumentError
@@ -124,15 +125,16 @@ def test_files_archives_records_and_what_is_wrong_with_them(tmp_path, pair):
 def test_a_shard_that_fails_leaves_the_rest_and_alone_is_left_to_do(tmp_path, pair, monkeypatch):
     write_documents(tmp_path / "documents", {f"{n}.txt": f"Number {n}." for n in range(6)})
     alone, shared = pair()
-    done = []
+    done, wait = [], loads._wait
 
-    def failing(what, count):
-        done.append(what)
+    def failing(*started):
+        done.append(started)
         if len(done) == 4:
             raise StoreError("torn")
+        return wait(*started)
 
     with monkeypatch.context() as patched, pytest.raises(StoreError):
-        patched.setattr(loads, "advance", failing)
+        patched.setattr(loads, "_wait", failing)
         patched.setattr(loads, "MAX_SHARD_DOCUMENTS", 1)
         load(shared)
     assert [row["document_id"] for row in rows(shared)[0]] == ["0.txt", "1.txt", "2.txt"]
@@ -372,6 +374,20 @@ def test_documents_come_in_the_order_of_the_sources(tmp_path):
     assert isinstance(errors[60], UnreadDocumentError)
     texts = [d.text for _, d in loaded if isinstance(d, Document)]
     assert texts == [f"Number {n}" for n in range(200) if n not in errors]
+
+
+def test_a_slow_document_hides_no_later_one_from_the_progress(tmp_path, monkeypatch):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(name)
+    other, parse = threading.Event(), SourceFile.parse
+
+    def slow(source, raw):
+        assert source.document_id == "b.txt" or other.wait(60), "b.txt is not counted"
+        return parse(source, raw)
+
+    monkeypatch.setattr(SourceFile, "parse", slow)
+    with listening(lambda *_: other.set()):
+        assert len(list(load_all(listed(tmp_path), 2))) == 2
 
 
 def test_an_abandoned_load_stops_its_parsers(tmp_path, monkeypatch):

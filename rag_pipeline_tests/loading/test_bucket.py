@@ -8,7 +8,7 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.indexing import listing_digest
+from rag_pipeline.indexing import listing_digest, loads
 from rag_pipeline.indexing.documents import plan_documents
 from rag_pipeline.loading import bucket as objects
 from rag_pipeline.loading.parsers import PARSER_VERSIONS
@@ -122,16 +122,17 @@ def test_a_load_that_was_killed_between_two_records_reads_the_object_again(
     workspace, fetched, monkeypatch
 ):
     put("records.jsonl", lines(*RECORDS))
-    seen = []
+    seen, wait = [], loads._wait
 
-    def killed(what, count):
-        seen.append(what)
+    def killed(*started):
+        seen.append(started)
         if len(seen) == 4:
             raise KeyboardInterrupt
+        return wait(*started)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("rag_pipeline.indexing.loads.MAX_SHARD_DOCUMENTS", 3)
-        patched.setattr("rag_pipeline.indexing.loads.advance", killed)
+        patched.setattr(loads, "MAX_SHARD_DOCUMENTS", 3)
+        patched.setattr(loads, "_wait", killed)
         indexing.update_documents(workspace)
     assert [row["document_id"] for row in rows(workspace)] == [*TEXTS, "r1"]
     assert indexing.plan_documents(workspace).stale == ("records.jsonl",)

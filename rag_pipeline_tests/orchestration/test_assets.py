@@ -162,14 +162,15 @@ def test_a_shard_that_fails_leaves_the_rest_and_the_next_run_does_what_is_missin
     config = load_config(write_file(tmp_path, queries=None))
     monkeypatch.setattr(loads, "_SHARD_DOCUMENTS", 2)
     monkeypatch.setattr(loads, "MAX_SHARD_DOCUMENTS", 1)
-    parsed = []
+    parsed, wait = [], loads._wait
 
-    def failing(what, count):
-        parsed.append(what)
+    def failing(*started):
+        parsed.append(started)
         if len(parsed) == 4:
             raise StoreError("torn")
+        return wait(*started)
 
-    monkeypatch.setattr(loads, "advance", failing)
+    monkeypatch.setattr(loads, "_wait", failing)
     assert not load(config, instance)
     assert len(parsed) == 6, "the shards beside it are loaded"
     assert Workspace(config).documents().count() == 5, "and what it had committed is kept"
@@ -187,16 +188,17 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.indexing import loads
 
 loads._SHARD_DOCUMENTS, loads.MAX_SHARD_DOCUMENTS = 2, 1
-advance, log = loads.advance, Path(%r)
+wait, log = loads._wait, Path(%r)
 
-def logged(what, count):
-    advance(what, count)
+def logged(*started):
+    parsed = wait(*started)
     with log.open("a") as file:
         file.write(f"{os.getpid()}\\n")
     if len(log.read_text().split()) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
+    return parsed
 
-loads.advance = logged
+loads._wait = logged
 """
 
 

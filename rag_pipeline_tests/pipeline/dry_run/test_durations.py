@@ -23,25 +23,25 @@ def test_a_plan_is_as_slow_as_the_machine_without_others_and_as_the_last_run(
     ]
     found, start, load = measure(workspace, planned)
     assert load == 2.0
-    # 7 rounds and 0.28 for each of 4 queries; 1 round and 0.004 for each of 250 chunks.
-    expected = [2 * (7 + 4 * 0.28), 2 * (1 + 250 * 0.004), 0.0]
+    # 3 rounds and 0.08 for each of 4 queries; 0.8 rounds and 0.001 for each of 250 chunks.
+    expected = [2 * (3 + 4 * 0.08), 2 * (0.8 + 250 * 0.001), 0.0]
     assert [row.seconds for row in found[:3]] == pytest.approx(expected)
     assert found[3].seconds is None, "nobody knows how fast a vendor is"
-    assert start == pytest.approx(2 * 31)
+    assert start == pytest.approx(2 * 16)
 
     with_more, *_ = measure(workspace, planned, more_queries=100)
-    assert with_more[0].seconds == pytest.approx(2 * (7 + 104 * 0.28))
+    assert with_more[0].seconds == pytest.approx(2 * (3 + 104 * 0.08))
     config, e5 = workspace.config, {"minilm": E5Embedding(provider="e5")}
     by_e5 = Workspace(config.model_copy(update={"embeddings": e5}))
     (answers,), *_ = measure(by_e5, [PlannedStep(Step("answers", "plain"), runs=True)])
-    assert answers.seconds == pytest.approx(2 * (290 + 4 * 3))
+    assert answers.seconds == pytest.approx(2 * (2 + 4 * 2.4))
 
     # The run took three times as long for the leaderboard, and half of the time for the start.
-    keep_durations(workspace, {}, {BOARD: 2 * 3 * (7 + 4 * 0.28), Step(START): 31})
+    keep_durations(workspace, {}, {BOARD: 2 * 3 * (3 + 4 * 0.08), Step(START): 16})
     again, start, _ = measure(workspace, planned)
     expected[0] *= 3
     assert [row.seconds for row in again[:3]] == pytest.approx(expected, rel=1e-3)
-    assert start == pytest.approx(31)
+    assert start == pytest.approx(16)
 
 
 def test_a_round_takes_the_same_work_each_time():
