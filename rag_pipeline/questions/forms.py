@@ -141,8 +141,8 @@ def _barred(found: re.Match[str]) -> Asked | None:
     if verb == "does" and (is_many or re.search(r" and \w+s\b", rest)):  # "JSON Schemas does not"
         return None
     if re.search(
-        r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely|unless|but)\b|"
-        r"\b(?:because|except|until|so|since|whereas)\b|^(?:mean|be either|be both|be able) ",
+        r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely|at present|"
+        r"unless|but|because|except|until|so|since|whereas)\b|^(?:mean|like|be either|be both|be able) ",
         rest,
     ):
         return None
@@ -159,7 +159,7 @@ def _barred(found: re.Match[str]) -> Asked | None:
 
 def _does(found: re.Match[str]) -> Asked | None:
     is_word = (found["n"] or found["m"]).casefold() in dictionary("en")
-    asked = f"what does {found['s']} {found['v'] or 'do'}"
+    asked = f"what does the {found['s'].removeprefix('the ')} {found['v'] or 'do'}"
     return None if is_word else Asked("statement", asked, found.start("o"))
 
 
@@ -167,7 +167,7 @@ _BE = "is|are|was|were"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
     (rf"(?P<s>(?:the )?(?:{either('things')}) (?P<n>\S*\w(?:\(\))?)|the (?P<m>\S*\w) "
      rf"(?:{either('things')})) (?P<o>(?:(?:is|can be) used to|(?P<v>provide|return)s|"
-     rf"{either('deeds')}) (?!.*(?: not |\b(?:Figure|Section|Table)\b|\(\d)).+)", _does),
+     rf"{either('deeds')}) (?!.*(?: not | [-=] |\d\.\d|\bFigure |\bSection |\(\d)).+)", _does),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
     (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|does|do) ?(?:not|"
      r"never) (?P<rest>[a-z][^,;]*?)"

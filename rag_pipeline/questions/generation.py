@@ -232,7 +232,7 @@ def _bare(name: str) -> str:
 
 
 def _section_of(question: str, fact: StatedFact) -> str:
-    """Return "“Heading” of " if a short question about a sentence has no word of its heading.
+    """Return "“Heading” of " if a short question about a value has no word of its heading.
 
     Under "Company cards", "the limit for a purchase" is not the limit of all purchases.
     """
@@ -241,9 +241,8 @@ def _section_of(question: str, fact: StatedFact) -> str:
     is_topic = heading and EMPTY_HEADINGS.isdisjoint(heading) and _TOPIC.fullmatch(fact.section)
     is_odd = NO_SUBJECT.match(fact.section)
     is_asked = {word[:4] for word in words} & {word[:4] for word in heading}
-    is_sentence = fact.quantity or fact.kind in ("rule", "statement")
     is_short = len({*words} - _QUESTION_WORDS) <= _SHORT
-    if is_odd or not is_topic or not is_sentence or is_asked or not is_short:
+    if is_odd or not is_topic or not fact.quantity or is_asked or not is_short:
         return ""
     return f"“{fact.section.capitalize() if fact.section.isupper() else fact.section}” of "
 

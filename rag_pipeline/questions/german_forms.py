@@ -112,10 +112,9 @@ def german_purpose(first: str) -> str:
     if is_verb or low in ("gibt", "liest", "hält", "nimmt", "lässt", "lädt"):
         return f"welche Option‹ von @› {low} {rest}"
     if re.search(r" (?!werden$|sein$|ein$)[a-zäöüß]+(?:en|ern|eln)$", first):
-        # A word before a noun, or a particle, is no noun.
-        small = r"(?:Nur|D(?:er|ie|as|en)|Alle|Nicht|Bei|Für|Mit|Im|In|Auf) |\w+e[ns]? (?=[A-ZÄÖÜ])"
+        other = r"(?:Nur|D(?:er|ie|as|en)|Alle|Nicht|Bei|Für|Mit|Im|In|Auf) |\w+e[ns]? (?=[A-ZÄÖÜ])"
         return "mit welcher Option‹ von @› kann man " + re.sub(
-            f"^(?:{small})", lambda word: word[0].lower(), first
+            f"^(?:{other})", lambda word: word[0].lower(), first
         )
     return ""
 

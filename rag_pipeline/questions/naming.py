@@ -106,7 +106,7 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         is_owned = (
             owners
             and kind
-            and (fits_title or len(_words(document.title)) < _SAYING)
+            and (fits_title or len(_words(document.title)) < _SAYING or not is_own(document.title))
             and all(owners[0] not in d.text for d in alike)
         )
         if is_owned and is_english and not _COMMAND.match(document.text):

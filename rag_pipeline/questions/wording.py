@@ -110,7 +110,9 @@ def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
     """Yield several wordings of a fact's question, for `with_name` or `without_name`."""
     made: Iterable[str | None] = [fact.question]
     if fact.kind in WORDINGS and not fact.question:
-        forms = WORDINGS[fact.kind][fact.language]
+        # Only the first question about an option asks for a verb.
+        is_noun = fact.kind == "option" and re.match("(?:The|An?|Path|M..imum|Number) ", fact.said)
+        forms = WORDINGS[fact.kind][fact.language][bool(is_noun) :]
         made = [
             f.format(fact.subject.strip(" .:")) for f in random.sample(forms, min(2, len(forms)))
         ]
