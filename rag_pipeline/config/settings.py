@@ -303,10 +303,11 @@ class Gate(Settings):
 
     - `metrics`: If there are none, only the blocking checks decide.
     - `margin`: A loss of at most this much, in the metric's unit, is accepted.
-    - `minimum_queries`: A candidate is refused if fewer queries are compared.
-    - `maximum_missing`: A candidate is refused if more than this share of the compared queries
-      lacks a value. Each missing value counts as lost. `serve_metric` chooses no configuration
-      above this share.
+    - `minimum_queries`: A candidate is refused if fewer queries are compared, or fewer than half of
+      the release's queries, or too few of them to show any loss.
+    - `maximum_missing`: A candidate, also the first, is refused if more than this share of the
+      queries lacks a value. Each missing value counts as lost. `serve_metric` chooses no
+      configuration above this share.
     - `maximum_missing_chunks`: Every release is refused if a model failed on documents with more
       than this share of the chunks.
     - `reference`: A candidate is also compared with this release, by default the best of the last

@@ -139,18 +139,19 @@ def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:
     """Raise ConfigError for an unknown `serve_metric` or gate metric.
 
     `also` has the names of further known metrics. Also raise ConfigError if higher values of
-    `serve_metric` are not better.
+    `serve_metric` are not better, or if a gate metric has no better direction.
     """
     known = [*all_metrics(), *also]
     named = {"serve_metric": [config.serve_metric], "gate.metrics": config.gate.metrics}
     for place, metrics in named.items():
+        unfit = {"neither"} if place == "gate.metrics" else {"neither", "lower"}
         for metric in metrics:
             if metric not in known:
                 raise ConfigError(
                     f"{config.where}: {place}: {metric!r} is not one of: {', '.join(known)}"
                 )
-    if direction(config.serve_metric) != "higher":
-        raise ConfigError(
-            f"{config.where}: serve_metric: higher values of {config.serve_metric!r} are not "
-            f"better; name another metric"
-        )
+            if direction(metric) in unfit:
+                raise ConfigError(
+                    f"{config.where}: {place}: higher values of {metric!r} are not better; name "
+                    f"another metric"
+                )

@@ -263,8 +263,14 @@ def served_reference(
             and run_is_current(workspace, listed)
             and scores_are_current(workspace, listed.name)
         ):
-            return Reference(serving.release_id, name, read_scores(workspace, name))
-    return Reference(serving.release_id, name, kept_scores(workspace, serving.release_id))
+            kept = kept_scores(workspace, serving.release_id)
+            scores = {  # a judgement that fails now has not failed before
+                metric: {q: kept.get(metric, {}).get(q) if v is None else v for q, v in of.items()}
+                for metric, of in read_scores(workspace, name).items()
+            }
+            return Reference(serving.release_id, name, scores)
+    kept = kept_scores(workspace, serving.release_id, with_removed=candidate is not None)
+    return Reference(serving.release_id, name, kept)
 
 
 def _same_settings(served: Mapping[str, Any], present: Mapping[str, Any], release_id: str) -> bool:

@@ -17,10 +17,13 @@ from rag_pipeline.evaluation.comparison import (
     measured_metrics,
     pairs,
 )
-from rag_pipeline.evaluation.results import QUERIES, RUN
+from rag_pipeline.evaluation.results import JUDGED, QUERIES, RUN
+from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC
 from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries
 from rag_pipeline.evaluation.scores import (
     Scores,
+    all_metrics,
+    asset_of,
     check_metric_names,
     columns_of,
     direction,
@@ -41,6 +44,7 @@ from rag_pipeline.release.margins import REFUSED, MetricComparison, Outcome, dec
 from rag_pipeline.workspace import Workspace
 
 _REFUSED_BUILDS = "gate/refused.json"
+_ASKED = ["query_id", "query"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,81 +83,91 @@ class Decision:
 def decide(workspace: Workspace, candidate: str, served: Reference | None) -> Decision:
     """Refuse a candidate that is or looks worse than the served release in a gate metric.
 
-    `decide_metric` has the rules. If the release has values only for whole documents,
-    `DOCUMENT_METRIC` replaces the gate metrics. If only the candidate lacks a value, the worst
-    value counts. A candidate without any comparable metric is refused if the release has measured
-    values. Raise ConfigError for a metric that no configuration measures.
+    `decide_metric` has the rules. If the release has most values only for whole documents,
+    `DOCUMENT_METRIC` replaces the gate metrics or joins them. If only the candidate lacks a value,
+    the worst value counts. A candidate without any comparable metric is refused if the release has
+    measured values. Every candidate, also the first, is refused if too many judgements failed.
+    Raise ConfigError for a metric that no configuration measures.
     """
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
+    decision = _compare(workspace, candidate, own, served)
+    if not decision.allowed or not (lacking := _lacking(workspace, candidate, own)):
+        return decision
+    return replace(decision, allowed=False, passed=False, reasons=(*decision.reasons, *lacking))
+
+
+def _lacking(workspace: Workspace, candidate: str, own: Scores) -> list[str]:
+    """Return a sentence for each gate metric with too many values missing by failed judgements.
+
+    A run with many failed searches fails, so these do not count.
+    """
+    gate, judge, found = workspace.config.gate, workspace.config.evaluation.judge, []
+    for metric in gate.metrics:
+        if results := JUDGED.get(asset_of(metric)):
+            note = results.note(workspace, candidate)
+            lost, of = note.get("missing", 0), note.get("annotated", note.get("queries", 0))
+        else:
+            is_judged = judge and getattr(all_metrics().get(metric), "needs", None) == "labels"
+            asked = load_queries(workspace) if is_judged else []
+            lost = sum(own.get(metric, {}).get(q.query_id) is None for q in asked)
+            of = len(asked)
+        if lost > gate.maximum_missing * of:
+            found.append(
+                f"{metric}: refused: the candidate has none for {lost} of {of} questions: evaluate "
+                f"again, or set gate.metrics to [] for one release (gate.maximum_missing is "
+                f"{gate.maximum_missing:g})"
+            )
+    return found
+
+
+def _compare(
+    workspace: Workspace, candidate: str, own: Scores, served: Reference | None
+) -> Decision:
     gate = workspace.config.gate
-    allowed = partial(Decision, candidate=candidate, allowed=True)
     if served is None:
-        return allowed(reasons=("nothing is released yet",))
+        return Decision(candidate=candidate, allowed=True, reasons=("nothing is released yet",))
     against = f"{served.label} ({served.configuration})"
+    decision = partial(Decision, candidate=candidate, against=against)
     if not gate.metrics:
         reason = f"gate.metrics is empty: not compared with {against}"
-        return allowed(reasons=(reason,), against=against)
+        return decision(allowed=True, reasons=(reason,))
     ids = _query_ids(own)
     common = ids.keys() & _query_ids(served.scores).keys()
+    decision = partial(decision, queries=len(ids), common=len(common))
     wanted = measured_metrics(gate.metrics, [served.scores])
+    if 2 * len(_measured(served.scores, wanted)) < len(_measured(served.scores, [DOCUMENT_METRIC])):
+        wanted.append(DOCUMENT_METRIC)
     if not (measured := common & _measured(served.scores, wanted)):
-        problem = _not_comparable(workspace, own, served, wanted)
-        reason = problem or f"{against} has no value in a gate metric, so nothing is compared"
-        decision = allowed(reasons=(reason,), against=against, queries=len(ids), metrics={})
-        return replace(decision, allowed=not problem, common=len(common), passed=not problem)
+        kept = workspace.store.read_parquet(kept_file(served.label))
+        passed = kept is not None and not _measured(columns_of(kept), wanted)
+        reason = f"{against} has no value in a gate metric, so nothing is compared"
+        if not passed:
+            remedy = "evaluate again" if common else "restore the texts of its questions"
+            reason = (
+                f"refused: {against} has no value for the present questions: {remedy}, or set "
+                f"gate.metrics to [] in {workspace.config.where} for one release"
+            )
+        return decision(allowed=passed, passed=passed, reasons=(reason,), metrics={})
     number, groups = comparison_number(workspace, candidate), load_groups(workspace)
-    synthetic = count_synthetic(workspace, common)
-    metrics, reasons = compare_scores(
-        own, served.scores, wanted, gate, groups, spent(number), synthetic
-    )
-    passed = not any(m.outcome in REFUSED for m in metrics.values())
+    alpha, synthetic = spent(number), count_synthetic(workspace, common)
+    found, reasons = compare_scores(own, served.scores, wanted, gate, groups, alpha, synthetic)
+    passed = not any(m.outcome in REFUSED for m in found.values())
     reference = reference_of(workspace, served.label, number)
     is_served = reference.release_id == served.label
     scores = served.scores if is_served else kept_scores(workspace, reference.release_id)
     shared = len(ids.keys() & _measured(scores, wanted))
-    if not shared and gate.reference:
-        problem = f"the store has no scores of {gate.reference} for the present queries"
-        raise ConfigError(f"{workspace.config.where}: gate.reference: {problem}")
+    if shared < min(3, len(measured)) and gate.reference:  # fewer show no loss
+        problem = f"{shared or 'no'} scores of {gate.reference} for the present queries"
+        raise ConfigError(f"{workspace.config.where}: gate.reference: the store has {problem}")
     if 2 * shared < len(measured) and not gate.reference:
         reference, scores = new_reference(served.label, number), served.scores
     worst = _worst_case(own, scores, wanted)
     drift = compare_with_reference(reference, worst, scores, wanted, groups, number, gate.margin)
     if passed and (drift.refused or not is_served):
         reasons.append(drift.reason)
-    return Decision(
-        candidate=candidate,
-        allowed=passed and not drift.refused,
-        reasons=tuple(reasons),
-        against=against,
-        queries=len(ids),
-        common=len(common),
-        metrics=metrics,
-        passed=passed,
-        drift=drift,
-    )
-
-
-def _not_comparable(
-    workspace: Workspace, own: Scores, served: Reference, metrics: Sequence[str]
-) -> str:
-    """Return the reason to refuse a candidate that can't be compared, or "" to allow it."""
-    gate, where = workspace.config.gate, workspace.config.where
-    way_out = f"or set gate.metrics to [] in {where} for one release"
-    release = f"refused: {served.label} ({served.configuration})"
-    kept = workspace.store.read_parquet(kept_file(served.label))
-    if kept is None or _measured(columns_of(kept), metrics):
-        common = _query_ids(own).keys() & _query_ids(served.scores).keys()
-        remedy = "evaluate again" if common else "restore the ids and texts of its questions"
-        return f"{release} has no value for the present questions: {remedy}, {way_out}"
-    judged = workspace.config.evaluation.judge is not None
-    queries = load_queries(workspace)
-    expected = {q.query_id for q in queries if judged or q.gold_spans or q.gold_documents}
-    lost = expected - _measured(own, measured_metrics(gate.metrics, [own]))
-    if len(lost) <= gate.maximum_missing * len(expected):
-        return ""
-    lacking = f"the candidate has none for {len(lost)} of {len(expected)} questions"
-    return f"{release} has no value in a gate metric, and {lacking}: evaluate again, {way_out}"
+    allowed, told = passed and not drift.refused, tuple(reasons)
+    return decision(allowed=allowed, passed=passed, reasons=told, metrics=found, drift=drift)
 
 
 def _measured(scores: Scores, metrics: Sequence[str]) -> set[str]:
@@ -189,6 +203,7 @@ def compare_scores(
             loss=losses.get(metric),
             metrics=len(gains),
             missing=len(_measured(own, [metric]) - _measured(measured, [metric])),
+            released=len(_measured(served, [metric])),
             synthetic=synthetic,
         )
         outcome, sentence = decide_metric(found, gate, alpha)
@@ -256,17 +271,24 @@ def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> No
     workspace.store.write_parquet(kept_file(release_id), pa.table(columns), note)
 
 
-def kept_scores(workspace: Workspace, release_id: str) -> Scores:
-    """Return a release's scores for unchanged queries, or {} if no scores are stored."""
+def kept_scores(workspace: Workspace, release_id: str, with_removed: bool = False) -> Scores:
+    """Return a release's scores by the present query ids, or {} if no scores are stored.
+
+    A query with another id but the same text is the same query. `with_removed` adds the scores for
+    removed and changed queries, with ids of no present query.
+    """
     table = workspace.store.read_parquet(kept_file(release_id))
     if table is None:
         return {}
     texts = _query_texts(workspace)
-    asked = zip(
-        table.column("query_id").to_pylist(), table.column("query").to_pylist(), strict=True
-    )
-    same = [texts.get(query_id) == text for query_id, text in asked]
-    return columns_of(table.filter(pa.array(same, pa.bool_())))
+    asked = {row["query_id"]: row["query"] for row in table.select(_ASKED).to_pylist()}
+    same = {query_id for query_id, text in asked.items() if texts.get(query_id) == text}
+    by_text = {text: query_id for query_id, text in texts.items() if query_id not in same}
+    ids = [q if q in same else by_text.get(text, f"removed: {q}") for q, text in asked.items()]
+    table = table.set_column(0, "query_id", pa.array(ids, pa.string()))
+    if not with_removed:
+        table = table.filter(pa.array([query_id in texts for query_id in ids], pa.bool_()))
+    return columns_of(table)
 
 
 def kept_file(release_id: str) -> str:
@@ -287,12 +309,9 @@ def _gate_metric(found: MetricComparison, outcome: Outcome) -> GateMetric:
     mine, theirs = None, None
     if complete:
         mine, theirs = (sum(side) / len(complete) for side in zip(*complete, strict=True))
+    loss = found.loss if complete else None
     return GateMetric(
-        candidate=mine,
-        released=theirs,
-        comparison=found.comparison,
-        outcome=outcome,
-        loss=found.loss if complete else None,
+        candidate=mine, released=theirs, comparison=found.comparison, outcome=outcome, loss=loss
     )
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from rag_pipeline.config import Gate
 from rag_pipeline.errors import counted
 from rag_pipeline.evaluation.intervals import difference_interval, few_groups, smallest_loss
-from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair
+from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair, loss_p_values
 
 Outcome = Literal[
     "worse", "looks worse", "as good", "undecided", "too few", "too many missing", "not measured"
@@ -22,6 +22,8 @@ REFUSED: tuple[Outcome, ...] = ("worse", "looks worse", "too few", "too many mis
 GUARD = 0.10
 """Share of equally good candidates that the guard refuses, over all gate metrics together."""
 _MAX_MORE_QUESTIONS = 10_000
+FEWEST = 3
+"""With fewer queries, the guard never refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,8 @@ class MetricComparison:
     """Number of synthetic queries among the common queries."""
     missing: int = 0
     """Number of pairs in which the worst value replaces a missing value of the candidate."""
+    released: int = 0
+    """Number of queries for which the release has a value, also of removed queries."""
 
 
 def spent(comparison_number: int, decay: float = 1.0) -> float:
@@ -70,6 +74,12 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
         for (one, other), group in zip(found.pairs, found.groups, strict=True)
         if one is not None and other is not None
     ]
+    if _too_few(found.released, [group for _, group in measured]):
+        return "too few", (
+            f"refused: compared on only {len(measured)} of the release's {found.released} "
+            f"questions; restore their texts, change questions and documents in separate runs, or "
+            f"set gate.metrics to [] for one release"
+        )
     if not measured:
         return "not measured", "not compared, because the candidate or the release has no value"
     gains, groups = [gain for gain, _ in measured], [group for _, group in measured]
@@ -93,6 +103,18 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
         f"allowed: no clear loss {where}, but a loss of more than {gate.margin:g} is possible; "
         f"{power}"
     )
+
+
+def _too_few(released: int, groups: Sequence[str]) -> bool:
+    """Return whether half of the release's queries are gone, or a loss of all would not show.
+
+    `groups` has the groups of the compared queries. A release with few queries has little to lose.
+    """
+    if released < FEWEST or len(groups) == released:
+        return False
+    of_query = {str(i): group for i, group in enumerate(groups)}
+    shown = loss_p_values({"": dict.fromkeys(of_query, -1.0)}, of_query).get("", 1.0)
+    return 2 * len(groups) < released or shown > GUARD
 
 
 def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:

@@ -169,7 +169,7 @@ def _refusal(workspace: Workspace, decision: Decision, notes: Sequence[str]) -> 
     reasons = "\n  ".join((*decision.reasons, *notes))
     return (
         f"{workspace.config.corpus}: {decision.candidate} is not released, against "
-        f"{decision.against}:\n  {reasons}\nSee `rag compare` and `rag explain`; "
+        f"{decision.against or 'no release'}:\n  {reasons}\nSee `rag compare` and `rag explain`; "
         f"to serve it anyway, set gate.metrics to [] in {workspace.config.where}"
     )
 

@@ -10,7 +10,7 @@ from rag_pipeline.errors import CheckFailedError, ConfigError
 from rag_pipeline.evaluation.comparison import Reference
 from rag_pipeline.evaluation.queries import queries_digest, save_queries
 from rag_pipeline.evaluation.results import ENTITY_SCORES, RUN
-from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.evaluation.scores import check_metric_names, read_scores
 from rag_pipeline.release.candidate import comparable, gate_decision, obstacles, served_reference
 from rag_pipeline.release.gate import (
     Decision,
@@ -146,7 +146,7 @@ def test_the_released_metrics_are_compared_not_those_that_the_candidate_has(work
     ("before", "remedy"),
     [
         ({f"q{n}": None for n in range(50)}, "evaluate again"),
-        ({f"renamed{n}": 1.0 for n in range(50)}, "restore the ids and texts of its questions"),
+        ({f"renamed{n}": 1.0 for n in range(50)}, "restore the texts of its questions"),
     ],
 )
 def test_a_candidate_that_cannot_be_compared_is_refused_with_the_way_out(workspace, before, remedy):
@@ -157,8 +157,17 @@ def test_a_candidate_that_cannot_be_compared_is_refused_with_the_way_out(workspa
     assert f"has no value for the present questions: {remedy}, or set gate.metrics to []" in reason
 
 
-def test_the_first_questions_with_gold_have_nothing_to_lose(workspace):
+def judged(folder):
+    """Return a corpus with a chat model as judge. The model is never asked."""
+    chat = {"provider": "openai", "model": "m", "base_url": "http://localhost:9"}
+    relevance = {"judge": "llm", "chat": "small"}
+    file = write_corpus(folder, chats={"small": chat}, evaluation={"relevance": relevance})
+    return Workspace(load_config(file))
+
+
+def test_the_first_questions_with_gold_have_nothing_to_lose(tmp_path):
     """Release 1 was made without questions. Their scores are the first, and must not fail."""
+    workspace = judged(tmp_path)
     write_scores(workspace, "default", {AP: []})
     keep_scores(workspace, "release-000001", "default")
     queries = [Query(f"q{n}", f"Is it {n}?", gold_documents=("a.txt",)) for n in range(20)]
@@ -168,10 +177,65 @@ def test_the_first_questions_with_gold_have_nothing_to_lose(workspace):
         write_scores(workspace, "default", {AP: [None] * missing + [0.0] * (20 - missing)})
         decision = decide(workspace, "default", first)
         assert decision.allowed == allowed, decision.reasons
-    assert "has none for 20 of 20 questions: evaluate again, or set" in decision.reasons[0]
+    assert "has none for 20 of 20 questions: evaluate again, or set" in decision.reasons[1]
     without = [Query(q.query_id, q.query) for q in queries]
     save_queries(workspace, "other", without, [], 20)
-    assert decide(workspace, "default", first).allowed, "no question has gold"
+    by_gold = Workspace(load_config(write_file(tmp_path)))
+    assert decide(by_gold, "default", first).allowed, "no question has gold"
+
+
+def test_a_first_release_needs_the_values_of_each_gate_metric(tmp_path):
+    """A judge that failed on 2 of 20 leaves enough; answers failed on 3 of 10 with entities.
+
+    A judge measures no nDCG, so no value is lost.
+    """
+    workspace = judged(tmp_path)
+    write_questions(workspace, {f"q{n}": f"Is it {n}?" for n in range(20)})
+    for missing, failed, refused in ((2, 1, ""), (3, 1, f"{AP}: refused: "), (2, 3, "CriticalR")):
+        write_scores(workspace, "default", {AP: [None] * missing + [1.0] * (20 - missing)})
+        note = {"annotated": 10, "missing": failed}
+        ENTITY_SCORES.write(workspace, ENTITY_SCORES.schema.empty_table(), note, "default")
+        decision = decide(workspace, "default", None)
+        assert decision.allowed == decision.passed == (not refused)
+        assert all(reason.startswith(refused) for reason in decision.reasons[1:])
+        assert len(decision.reasons) == 1 + bool(refused)
+
+
+@pytest.mark.parametrize(
+    ("kept", "gone", "outcome"),
+    [
+        (25, 25, "undecided"),
+        (24, 26, "too few"),
+        (0, 3, "too few"),
+        (3, 2, "undecided"),
+        (2, 2, "too few"),
+        (1, 1, "undecided"),
+    ],
+)
+def test_half_of_the_released_questions_and_three_are_compared(workspace, kept, gone, outcome):
+    """Two lost questions are so in 1/2 * 1/2**2 = 12.5 % of equal cases: too often to be refused.
+
+    A metric with two values in the release can't show a loss in any case.
+    """
+    write_scores(
+        workspace, "default", {AP: [1.0] * kept + [0.0] * gone, NDCG: [1.0] * (kept + gone)}
+    )
+    before = {f"q{n}" if n < kept else f"removed{n}": 1.0 for n in range(kept + gone)}
+    equal = {f"q{n}": 1.0 for n in range(kept + gone)}
+    decision = decide(workspace, "default", Reference("r", "plain", {AP: before, NDCG: equal}))
+    assert decision.metrics[AP].outcome == outcome
+    assert decision.allowed == (outcome != "too few")
+    told = f"compared on only {kept} of the release's {kept + gone} questions; restore their texts"
+    assert (told in decision.reasons[0]) == (outcome == "too few")
+
+
+def test_whole_documents_are_compared_if_most_questions_have_only_these(workspace):
+    document = "DocumentPresence@5"
+    for answered, is_compared in ((9, True), (10, False)):
+        values = [1.0] * answered + [None] * (20 - answered)
+        write_scores(workspace, "default", {AP: values, document: [0.0] * 20})
+        decision = decide(workspace, "default", served(**{AP: values, document: [1.0] * 20}))
+        assert (document in decision.metrics) == is_compared == (not decision.allowed)
 
 
 def test_fewer_than_the_minimum_queries_are_refused(tmp_path):
@@ -217,6 +281,17 @@ def test_kept_scores_are_of_unchanged_queries(workspace):
     write_questions(workspace, {"q0": "How long?", "q1": "How dear?", "q3": "Who?"})
     assert kept_scores(workspace, "release-000001") == {AP: {"q0": 1.0}}
     assert kept_scores(workspace, "release-000002") == {}
+    with_removed = kept_scores(workspace, "release-000001", with_removed=True)
+    assert with_removed == {AP: {"q0": 1.0, "removed: q1": 0.0, "removed: q2": None}}
+    # The same text is the same question. Of two with one text, the id decides.
+    write_questions(workspace, {"q1": "How long?", "q0": "How long?", "new": "How much?"})
+    assert kept_scores(workspace, "release-000001") == {AP: {"q0": 1.0, "new": 0.0}}
+
+
+def test_a_metric_without_a_better_direction_gates_nothing(tmp_path):
+    file = write_corpus(tmp_path, gate={"metrics": ["DocumentMismatch@5", "RelevantCount"]})
+    with pytest.raises(ConfigError, match=r"gate\.metrics: higher values of 'RelevantCount'"):
+        check_metric_names(load_config(file))
 
 
 def test_an_unmeasured_gate_metric_is_named(tmp_path):

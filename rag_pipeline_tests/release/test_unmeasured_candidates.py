@@ -67,10 +67,19 @@ def test_other_questions_are_compared_on_the_same_build_and_refused_on_another(
     write_questions(tmp_path, records)
     documents = {name: f"Amended. {text}" for name, text in DOCUMENTS.items()}
     write_documents(tmp_path / "documents", documents)
-    with pytest.raises(CheckFailedError, match="restore the ids and texts of its questions, or"):
-        list(run(load_config(built_file)))
-    assert Corpus.load(built_file).release() == second
+    list(run(load_config(built_file)))
+    third = Corpus.load(built_file).release()
+    assert third.gate["common"] == len(records), "other ids of the same texts"
+
+    others = [{**r, "query": f"Please: {r['query']}"} for r in records]
+    write_documents(tmp_path / "documents", DOCUMENTS)
+    refused = "compared on only 1 of the release's 4", "restore the texts of its questions, or"
+    for kept, reason in zip((1, 0), refused, strict=True):
+        write_questions(tmp_path, records[:kept] + others[kept:])
+        with pytest.raises(CheckFailedError, match=reason):
+            list(run(load_config(built_file)))
+    assert Corpus.load(built_file).release() == third
 
     write_file(tmp_path, gate={"metrics": []})
     list(run(load_config(built_file)))
-    assert Corpus.load(built_file).release().release_id == "release-000003"
+    assert Corpus.load(built_file).release().release_id == "release-000004"
