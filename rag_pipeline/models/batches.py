@@ -136,7 +136,7 @@ class _Batches:
             raise TransientError(said) if is_transient else ProviderError(said)
         prompt = self.prompts[key]
         texts = costs.request_texts(prompt.messages, prompt.schema)
-        with costs.requesting(texts, _reservation(key)):
+        with costs.requesting(texts, _reservation(key), self._tokens(key)[1]):
             completion = self.chat.read_batched(body, f"{batch_id}:{line['custom_id']}")
         try:
             if is_cut(completion, prompt):
@@ -187,13 +187,14 @@ class _Batches:
         prompt = self.prompts[key]
         return self.chat.batch_line(key.hex(), prompt.messages, prompt.schema)
 
+    def _tokens(self, key: bytes) -> tuple[costs.ChargedTokens, costs.ChargedTokens]:
+        prompt, room = self.prompts[key], self.settings.max_output_tokens
+        return costs.request_tokens(prompt.messages, prompt.schema, room)
+
     def _admitted(self, keys: Sequence[bytes], wait: bool) -> list[bytes]:
         """Return the first prompts that fit the budget together. If `wait`, wait for one to fit."""
-        settings, wanted = self.settings, {}
+        settings, wanted = self.settings, {_reservation(key): self._tokens(key) for key in keys}
         address = settings.base_url if isinstance(settings, RemoteModel) else None
-        for key in keys:
-            prompt, room = self.prompts[key], settings.max_output_tokens
-            wanted[_reservation(key)] = costs.request_tokens(prompt.messages, prompt.schema, room)
         model = settings.provider, settings.model
         fitting = set(costs.reserve_batch(*model, wanted, address, wait=wait))
         return [key for key in keys if _reservation(key) in fitting]

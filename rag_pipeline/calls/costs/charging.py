@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -38,21 +39,31 @@ def record(
     searches: int = 0,
     batch: bool = False,
     call_id: str | None = None,
+    written: bool = False,
 ) -> None:
     """Charge an answered call. Call this function once for each response, usable or not.
 
-    If a reply names no tokens, the sent tokens and the longest allowed reply are charged. Then the
-    ledger adds `(estimated)` to the model's name. `provider` is the vendor, such as `openai`. If
-    `base_url` names another server, the charge names its host. Outside of `charging`, only
-    telemetry records the call.
+    For counts that a reply does not name, the sent tokens and the longest allowed reply are
+    charged. Then the ledger adds `(estimated)` to the model's name. `written` means that the reply
+    has a text, whose tokens can't be 0. `provider` is the vendor, such as `openai`. If `base_url`
+    names another server, the charge names its host. Outside of `charging`, only telemetry records
+    the call.
     """
     ledger, usd = _ledger.get(), None
     tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
     name, request = vendor(provider, base_url), purposes.request.get()
     most = request.most if request is not None else None
-    is_estimated = tokens == ChargedTokens() and most is not None
-    if most is not None and is_estimated:
+    known = tokens
+    if most is not None and tokens == ChargedTokens():
         tokens = most
+    elif most is not None:
+        tokens = replace(
+            tokens,
+            input=input_tokens or (0 if searches else most.input),
+            output=output_tokens or (most.output if written else 0),
+            searches=searches or most.searches,
+        )
+    is_estimated = tokens != known
     if ledger is not None:
         usd = ledger.record(
             kind, name, model, tokens, batch=batch, call_id=call_id, is_estimated=is_estimated

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -189,7 +190,7 @@ class OpenAIChat:
             usage.completion_tokens if usage else 0,
         )
         # The provider charges every answer, also an unusable answer.
-        self._server.charge("chat", used, call_id)
+        self._server.charge("chat", used, call_id, _is_written(made))
         choice = made.choices[0] if made.choices else None
         if choice is None or choice.message is None:
             # Some servers send an error with a success status.
@@ -206,6 +207,12 @@ class OpenAIChat:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def _is_written(made: "ChatCompletion") -> bool:
+    with suppress(AttributeError, TypeError, LookupError):
+        return bool(made.choices[0].message.content)
+    return False
 
 
 def _text(content: Any) -> str:

@@ -111,11 +111,16 @@ class Server:
         address = self._settings.base_url
         return paying(kind, self.provider, self._model, expected, most, address, texts)
 
-    def charge(self, kind: CallKind, usage: Usage, call_id: str | None = None) -> None:
-        """Charge a reply to the ledger. A reply in a batch is charged once for its `call_id`."""
-        batched: dict[str, Any] = {"batch": call_id is not None, "call_id": call_id}
-        address = self._settings.base_url
-        record(kind, self.provider, self._model, base_url=address, **asdict(usage), **batched)
+    def charge(
+        self, kind: CallKind, usage: Usage, call_id: str | None = None, written: bool = False
+    ) -> None:
+        """Charge a reply to the ledger. A reply in a batch is charged once for its `call_id`.
+
+        `written` means that the reply has a text (see `record`).
+        """
+        other: dict[str, Any] = {"call_id": call_id, "written": written, **asdict(usage)}
+        address, is_batched = self._settings.base_url, call_id is not None
+        record(kind, self.provider, self._model, base_url=address, batch=is_batched, **other)
 
     def refusal(
         self, status: int, message: str, headers: Mapping[str, str], stops: str = ""
