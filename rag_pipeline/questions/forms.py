@@ -171,5 +171,5 @@ ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
     (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|does|do) ?(?:not|"
      r"never) (?P<rest>[a-z][^,;]*?)"
-     r"(?:[,;] (?:provided|unless|except|and|but|so)\b.*)?", _barred),
+     r"(?:[,;] (?:provided|unless|and|but|so)\b.*)?", _barred),
 )  # fmt: skip
