@@ -141,8 +141,7 @@ def _barred(found: re.Match[str]) -> Asked | None:
     if verb == "does" and (is_many or re.search(r" and \w+s\b", rest)):  # "JSON Schemas does not"
         return None
     if re.search(
-        r"\b(?:not|no|nor|neither|only|yet|necessarily|always|usually|just|merely|at present|"
-        r"unless|but|because|except|until|so|since|whereas)\b|^(?:mean|like|be either|be both|be able) ",
+        rf"\b(?:{either('no_prohibitions')}|at present)\b|^(?:mean|like|be (?:either|both|able))\b",
         rest,
     ):
         return None
