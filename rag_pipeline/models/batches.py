@@ -28,6 +28,7 @@ _MOST_REQUESTS = 50_000
 _MOST_BYTES = 190_000_000
 """Maximum size of a file in bytes. The API accepts 50,000 requests and 200 MB."""
 _MOST_SUBMISSIONS = 3
+_REFUSED_ALONE = 3
 _SUBMITTING = b"submitting a batch"
 """A process claims this key while it submits batches."""
 _LOCK_POLL_SECONDS = 0.2
@@ -36,9 +37,9 @@ _LOCK_POLL_SECONDS = 0.2
 def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, asking: Asking) -> None:
     """Send the missing prompts of `asking` through the provider's Batch API.
 
-    Prompts with cut or invalid replies stay missing. Raise CallsStoppedError if there is no Batch
-    API, or if the API refuses a whole batch. Raise BudgetError if the expected cost exceeds the
-    budget.
+    Prompts with cut or invalid replies, and prompts that failed in earlier runs or are refused in a
+    batch of their own, stay missing. Raise CallsStoppedError if there is no Batch API, or if the
+    API refuses every batch. Raise BudgetError if the expected cost exceeds the budget.
     """
     chat = settings.open()
     if not isinstance(chat, OpenAIChat):
@@ -46,7 +47,8 @@ def ask_in_batches(prompts: Mapping[bytes, Prompt], settings: ChatSettings, aski
     client = chat.batches()
     batches = _Batches(prompts, settings, chat, client, BatchNotes(asking.cache), asking)
     try:
-        asking.failed.update(batches.run(asking.missing))
+        batches.invalid.extend(failed := asking.cache.failures(asking.missing))
+        asking.failed.update(batches.run([key for key in asking.missing if key not in failed]))
     except BaseException:
         # The batch may continue, and its end settles the cost.
         costs.keep_reservations([_reservation(key) for key in asking.missing])
@@ -65,13 +67,18 @@ class _Batches:
     notes: "BatchNotes"
     asking: Asking
     invalid: list[bytes] = field(default_factory=list)
-    """Prompts with cut or invalid replies."""
+    """Prompts for single calls."""
+    widths: dict[bytes, int] = field(default_factory=dict)
+    """Maximum size of the next batch, for the prompts of refused batches."""
+    refused: int = 0
+    """Number of prompts in a row that are refused in a batch of their own."""
 
     def run(self, keys: Sequence[bytes]) -> dict[bytes, ProviderError]:
         """Submit prompts that are in no batch yet, wait, and keep every answer.
 
         Submit a prompt again, at most three times in all, if its request expired, has no answer or
-        has a transient error. Return the failed prompts with their errors.
+        has a transient error. Return the failed prompts with their errors. A refused batch is
+        halved, and the halves are submitted one after the other.
         """
         failed: dict[bytes, ProviderError] = {}
         submissions = dict.fromkeys(keys, 0)
@@ -79,6 +86,9 @@ class _Batches:
         round_number = 0
         while waiting := [k for k in submissions if submissions[k] < _MOST_SUBMISSIONS]:
             round_number += 1
+            if halved := [key for key in waiting if key in self.widths]:
+                least = min(self.widths[key] for key in halved)
+                waiting = [key for key in halved if self.widths[key] == least][:least]
             for token, (batch, own, is_new) in self._submitted(waiting, round_number).items():
                 while not batch.ended:
                     is_new = True  # no other run has seen the end of this batch
@@ -86,8 +96,11 @@ class _Batches:
                     batch = self.client.get(batch.batch_id) or replace(batch, status="cancelled")
                 if batch.status == "failed":
                     self._release(token, self.notes.keys(token), own)
-                    reason = "; ".join(batch.errors) or "no reason given"
-                    raise CallsStoppedError(f"batch {batch.batch_id} was refused: {reason}")
+                    self._halve(batch, own)
+                    for key in own.intersection(self.invalid):
+                        del submissions[key]
+                    continue
+                self.refused = 0
                 refused, again = self._collect(batch, own)
                 failed |= refused
                 reasons |= again
@@ -97,6 +110,19 @@ class _Batches:
                     if key not in again:
                         del submissions[key]
         return failed | {key: reasons[key] for key in submissions}
+
+    def _halve(self, batch: "Batch", own: set[bytes]) -> None:
+        """Halve a refused batch. If it has one prompt, leave the prompt to a single call.
+
+        Raise CallsStoppedError after three such prompts in a row.
+        """
+        self.widths |= dict.fromkeys(own, (len(own) + 1) // 2)
+        if len(own) == 1:
+            self.invalid.extend(own)
+            self.refused += 1
+        if self.refused >= _REFUSED_ALONE:
+            reason = "; ".join(batch.errors) or "no reason given"
+            raise CallsStoppedError(f"batch {batch.batch_id} was refused: {reason}")
 
     def _release(self, token: str, noted: Collection[bytes], own: Collection[bytes]) -> None:
         """Forget the `noted` prompts of an ended batch, and cancel the reservations of `own`."""

@@ -14,7 +14,7 @@ from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_calls import chat, texts
-from rag_pipeline_tests.testing.model_faults import CUT_REPLY, EXPIRED, Failure, Fault
+from rag_pipeline_tests.testing.model_faults import CUT_REPLY, EXPIRED, Failure, Fault, poison
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import serving, shout
 
@@ -151,12 +151,33 @@ def test_an_invalid_reply_is_repaired_by_a_single_call(cache: CallCache):
     assert reply.data == {"level": "low"}
 
 
-def test_a_refused_batch_stops_the_run_with_the_reason(cache: CallCache):
-    with (
-        serving(batches=Batches(final_status="failed")) as server,
-        pytest.raises(CallsStoppedError, match="batch_1 was refused: too many tokens"),
-    ):
+def test_refused_batches_stop_the_run_with_the_reason(cache: CallCache):
+    refusing = serving(batches=Batches(final_status="failed"))
+    told = "batch_6 was refused: too many tokens"
+    with refusing as server, pytest.raises(CallsStoppedError, match=told):
         ask(PROMPTS, model(server.url), cache)
+    assert len(server.batches.submitted) == 5 + 3 + 2 + 1 + 1 + 1
+    assert server.prompts == [], "no single call pays the full price"
+
+
+@pytest.mark.parametrize("fault", [None, Fault(400, "no")])
+def test_prompts_for_which_a_batch_is_refused_are_asked_alone(cache: CallCache, fault: Failure):
+    class Strict(Batches):
+        def _look(self, batch_id: str, line: Any) -> Body:
+            refused = b"poison" in self.files[self.made[batch_id]["input_file_id"]]
+            self.final_status = "failed" if refused else "completed"
+            return super()._look(batch_id, line)
+
+    bad = ["poison a", "poison b", "poison c"]
+    prompts = [p for n in range(3) for p in (*PROMPTS[2 * n : 2 * n + 2], Prompt(bad[n]))]
+    with serving(faults=poison(fault, *bad), batches=Strict()) as server:
+        for run in (1, 2):
+            found = texts(ask(prompts, model(server.url), cache))
+            assert [t for t in found if "CHUNK" in t] == SHOUTED
+            assert sum("POISON" in t if fault is None else "HTTP 400" in t for t in found) == 3
+            assert sorted(server.prompts) == sorted(bad * (1 if fault is None else run))
+            # Each search submits a half and the rest of each of four halves.
+            assert len(server.batches.made) <= 1 + 3 * 2 * 3, "the second run makes none"
 
 
 def test_a_batch_is_charged_once_at_its_price_and_never_over_the_budget(
