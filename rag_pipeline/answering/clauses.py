@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from rag_pipeline.answering.quantities.numbers import FOREIGN_WORDS, NUMBER
-from rag_pipeline.answering.words import WORD, same_word, sense_of, stems, tables
+from rag_pipeline.answering.words import WORD, Sense, same_word, sense_of, stems, tables
 from rag_pipeline.imports import compiled
 
 _DENIAL = re.compile(
@@ -23,12 +23,13 @@ _ORDERED = tuple(
     for pattern, order in (
         (r"\b(?:höchst|maximal)(?=[a-zäöü]{4})", "maximum "),
         (r"\bmindest(?=[a-zäöü]{4})(?!ens)", "minimum "),
+        (r"(?<=\d)-(?=[a-z])", " "),
         (r"(?<=\d)\.(?= (?:jan|feb|märz|apr|mai|jun|jul|aug|sep|okt|nov|dez))", ""),
         (r"\bnoch (?:nicht|keine?n?)(?= \S+ (?:jahr|monat|tag|woche))", "unter"),
         (r"\baußer((?: de[mnr])? \w+)([^.,;!?\n]*)", r"\2 außer\1"),
         (r",(?= (?:[\w-]+ ){0,2}[\w-]+(?:, (?:[\w-]+ ){0,2}[\w-]+)*,? (?:and|or|und|oder) )", " "),
         # "Not until noon" is "after noon".
-        (r"\b(?:not|never|cannot|\w+n['’]t) ([^.;,]*?)\buntil\b", r"\1after"),
+        (r"\b(?:not|never|cannot|\w+n['’]t) ([^.;,]*?)\buntil\b(?! further)", r"\1after"),
         # "Neither the shop nor the bar" has one denial.
         (r"\b(neither|weder)\b([^.;]*?)\b(?:nor|noch)\b", r"\1 \2 or"),
         # "The firm, which sells no chairs, repairs them", and "it is forbidden, the door to open".
@@ -98,7 +99,7 @@ _PREFIX = re.compile(r"^(?:un|in|il|im|ir|non-?|dis|miss?|nicht-?)(?=\w{4})")
 _SUFFIX = re.compile(r"(?<=\w{3})(?:less|los|frei|-free)(?:e[mnrs]?)?$")
 _ADJECTIVE = re.compile(
     r"\w+[ai]ble|\w+(?:lässig|bar)(?:e[mnrs]?)?|non-\w+|\w+-free|"
-    r"un(?!der|til|ion|it|iv|ter|ser|gef|less|ique)\w{2,}"
+    r"un(?!der|til|ion|it|iv|ter|ser|gef|less|ique)\w*"
     r"(?:ed|ible|al|ary|ing|y|en|t|lich|ig|isch|sam|haft|fair|safe|ful|wise|just|clear|known|paid|"
     r"sold|seen|made|done|like)(?:e[mnrs]?|ly)?"
 )
@@ -176,7 +177,9 @@ def _content(text: str, other: frozenset[str]) -> tuple[tuple[str, ...], tuple[i
         if _DENIAL.fullmatch(word):
             denials.append(len(content))
             continue
-        if (sense is not None and sense.negates) or _BAN.fullmatch(word):
+        if (sense is not None and sense.negates and not _has_noun(sense, other)) or _BAN.fullmatch(
+            word
+        ):
             denials.append(len(content))
         # "unsafe" is a denial of "safe" in the other text.
         elif (
@@ -190,3 +193,8 @@ def _content(text: str, other: frozenset[str]) -> tuple[tuple[str, ...], tuple[i
         if (stems(word) or sense) and not (word[0].isdecimal() or _NO_CONTENT.fullmatch(word)):
             content.append(word)
     return tuple(content), tuple(denials)
+
+
+def _has_noun(sense: Sense, other: frozenset[str]) -> bool:
+    """Return whether the other text has the denial as a noun: "excluded" and "the exclusion"."""
+    return sense._replace(negates=False) in map(sense_of, other)

@@ -18,15 +18,16 @@ from rag_pipeline.answering.reading import SentenceEmbed
 from rag_pipeline.answering.slots import is_exchanged
 from rag_pipeline.answering.words import WORD, same_word, sense_of, stems
 
+_END = r"(?:(?:the )?(?:ablauf|end|expiry|expiration|lapse) (?:von|of) )?"
 _FROM = re.compile(
     r"(?i)\b(?:after|from|following|since|\w+er (?:than|als)|nach|ab|seit|über)\s+"
-    r"(?:the |dem |der )?$"
+    rf"{_END}(?:the |dem |der )?$"
 )
 _TO = re.compile(
     r"(?i)\b(?:before|until|by|prior to|(?:clos|end|expir|laps|finish)\w* (?:on|at)|"
     r"(?:low|short|small|young|light|narrow|thinn|cheap|earli|"
     r"soon|slow|cold|cool|weak)er than|(?:niedrig|kürz|klein|jüng|leicht|schmal|dünn|billig|früh)"
-    r"er als|vor|bis|unter)\s+(?:the |dem |der |zum )?$"
+    rf"er als|vor|bis|unter)\s+{_END}(?:the |dem |der |zum )?$"
 )
 _MORE = re.compile(
     r"(?i)(?: \w+)?\s+(?:or|and) (?:above|over|older)\b|\s+(?:oder|und) (?:darüber|älter|mehr)\b|"
@@ -43,6 +44,8 @@ _BEFORE = re.compile(r"(?i)\s+(?:before|prior to|vor)\b")
 _SIDES = {
     "before": r"before|prior to|until|vor|bis",
     "after": r"after|following|upon|nach|seit",
+    "above": r"über",
+    "below": r"unter",
 }
 _SIDE = re.compile(
     r"\b(?:" + "|".join(f"(?P<{side}>{words})" for side, words in _SIDES.items()) + r")\b"
@@ -59,12 +62,12 @@ _MODES = {
     "exempt": r"need not|needn['’]t|(?:do|does|did)(?: not|n['’]t) (?:have|need)|"
     r"(?:(?:shall|may|will|can) )?(?:not|n['’]t)(?: be)? (?:required|obliged|bound|mandatory|"
     r"compulsory|necessary|needed)|no (?:duty|obligation|need)|under no (?:duty|obligation)|"
-    r"optional|voluntary|unnecessary|(?:muss|müssen|brauch(?:t|en))\b[^.;]*\b(?:nicht|kein\w*)|"
+    r"optional|voluntary|unnecessary|(?:muss|müssen|brauch(?:t|en))\b[^.;]*\b(?:nicht|not|kein\w*)|"
     r"keine pflicht|freiwillig|nicht (?:verpflichtet|erforderlich|nötig|notwendig)",
     "forbidden": r"(?:must|may)(?: not|n['’]t)|prohibited|forbidden|banned|"
     r"(?:not|n['’]t)(?: be)? (?:allowed|permitted|entitled|authori[sz]ed)|barred|verboten|"
     r"untersagt|unzulässig|nicht (?:erlaubt|gestattet|zulässig)|"
-    r"(?:darf|dürfen)\b[^.;]*\b(?:nicht|kein\w*)",
+    r"(?:darf|dürfen)\b[^.;]*\b(?:nicht|not|kein\w*)",
     "duty": r"must|ha(?:s|ve) to|needs? to|required|obliged|compelled|bound to|duty|mandatory|"
     r"compulsory|obligatory|muss|müssen|verpflichtet|verpflichtend|pflicht|zwingend",
     "option": r"may|can|could|allowed|permitted|entitled|choose|darf|dürfen|kann|können|erlaubt|"
@@ -74,6 +77,9 @@ _MODE = {mode: re.compile(rf"\b(?:{words})\b") for mode, words in _MODES.items()
 _CONDITION = re.compile(r"\b(?:only|without|nur|ohne)\b")
 _ANY = re.compile(rf"{ALL.pattern}|\b(?:also|even|auch)\b")
 _PART = re.compile(rf"{SOME.pattern}|\b(?:majority|mehrheit)\b")
+_LACKS = re.compile(r"\b(?:without|ohne|un(?!ter|der|til|less)\w{4,})\b")
+_VERB = re.compile(r"\b(?:may|can|must|shall|will|should|is|are)\b")
+_THAN = re.compile(r"\b(?:than|als|(?:exceed|surpass|outperform)\w*)\b")
 _RANGE = re.compile(r"(\d+)(?::\d\d)?\s*(?:-|–|to|bis|until|and|und)\s*$")
 _WEAK = re.compile(r"\b(?:after|before|from|until|nach|vor|ab|bis)\b")
 _SECONDS = {"day": 86_400, "week": 604_800, "year": 31_557_600}
@@ -87,7 +93,7 @@ _OTHER_WORD = 0.15
 """Cost of a word of a part that the statement lacks. A word that the statement has counts 1."""
 _NEAR = 0.5
 """Least share of the words of a further part that the statement has."""
-_NEXT = 3
+_NEXT = 2
 """Number of content words that "only" is about."""
 _SHORT = 14
 """Number of content words of a passage that is about the statement, whatever its words are."""
@@ -116,7 +122,10 @@ def contradicts(passage: str, statement: str, embed: SentenceEmbed | None = None
     )
     if not closest or (has_exception and SOME.search(said)):
         return False  # "Nobody may, except the staff" and "some may"
-    return _is_opposite(closest, of_statement, held) or is_exchanged(passage, statement, False)
+    return _is_opposite(closest, of_statement, held) or (
+        not any(part.denials for part in (*closest, *of_statement))
+        and is_exchanged(passage, statement, False)
+    )
 
 
 def _words(some: Sequence[Part]) -> tuple[str, ...]:
@@ -187,6 +196,7 @@ def _is_opposite(held: Sequence[Part], said: Sequence[Part], passage: str = "") 
         _has_opposite(_words(held), _words(said)),
         _on_other_side(one, other, bool(passage)),
         _is_about_others(one, other),
+        _is_compared_otherwise(one, other),
         bool(_is_beyond(passage, other) if beyond is None else beyond),
     ]
     denials = sum(len(part.denials) for part in (*held, *said))
@@ -208,11 +218,25 @@ def _is_opposite(held: Sequence[Part], said: Sequence[Part], passage: str = "") 
 
 
 def _is_about_others(one: str, other: str) -> bool:
-    """Return whether a text lacks the words after "only" in the first text."""
-    only = None if ONLY.search(other) else ONLY.search(one)
-    words = [word for word in WORD.findall(one[only.end() :]) if stems(word)] if only else []
+    """Return whether a text lacks the words between "only" and a verb of the first text."""
+    only = None if ONLY.search(other) or _LACKS.search(other) else ONLY.search(one)
+    rest = _VERB.split(one[only.end() :])[0] if only else ""
+    words = [word for word in WORD.findall(rest) if stems(word)]
+    if only and only[0] in ("nur", "ausschließlich", "lediglich") and len(words) > 1:
+        words.pop()  # the verb
     held = WORD.findall(other)
     return bool(words) and not any(same_word(a, b) for a in words[:_NEXT] for b in held)
+
+
+def _is_compared_otherwise(one: str, other: str) -> bool:
+    """Return whether "a … than b" stands in one text and "b … than a" in the other."""
+    (_, *after), (ahead, *behind) = (_THAN.split(text, maxsplit=1) for text in (one, other))
+    first, last = (
+        next((stems(w) for w in WORD.findall(" ".join(t)) if stems(w)), frozenset())
+        for t in (after, behind)
+    )
+    held = frozenset(stem for word in WORD.findall(ahead) for stem in stems(word))
+    return bool(first and last) and first.isdisjoint(last) and not first.isdisjoint(held)
 
 
 def _mode(text: str) -> str:

@@ -31,6 +31,18 @@ from rag_pipeline.answering.polarity import contradicts
          "Der Wart darf keine Boote verleihen.", "Der Wart darf Boote verleihen."),
         ("Alle Boote außer dem Kutter sind versichert.", "Der Kutter ist nicht versichert.",
          "Der Kutter ist versichert."),
+        ("Only divers may moor at the reef.", "Anglers may not moor at the reef.",
+         "Anglers may moor at the reef."),
+        ("The slip cannot be used until the tide is in.", "The slip is usable once the tide is in.",
+         "The slip can be used before the tide is in."),
+        ("A tug is faster than a ferry.", "A ferry is slower than a tug.",
+         "A ferry is faster than a tug."),
+        ("The chart is kept confidential.", "The chart must not be disclosed.",
+         "The chart is disclosed to everyone."),
+        ("The option to buy ends on 5 May.", "The option cannot be taken up after 5 May.",
+         "The option may be taken up after 5 May."),
+        ("Der Lotse riet vom Ankern ab.", "Der Lotse empfahl das Ankern nicht.",
+         "Der Lotse empfahl das Ankern."),
     ],
 )  # fmt: skip
 def test_a_passage_contradicts_the_opposite_of_a_statement_alone(passage, same, opposite):
