@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rag_pipeline.calls import Asking, CallCache, Claims, Database, costs, sql
+from rag_pipeline.calls import Asking, CallCache, Claims, Database, costs, redacted, sql
 from rag_pipeline.calls.database import parts
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import ChatSettings, RemoteModel
@@ -141,10 +141,11 @@ class _Batches:
                 continue  # a line of another run, or a repeated line
             try:
                 self._accept(key, line, batch.batch_id)
-            except TransientError as error:
-                again[key] = error
-                continue
             except ProviderError as error:
+                error.remove_echo([m["content"] for m in self.prompts[key].messages])
+                if isinstance(error, TransientError):
+                    again[key] = error
+                    continue
                 refused[key] = error
             del again[key]
         return refused, again
@@ -157,7 +158,9 @@ class _Batches:
         if status != 200:
             fault = _mapping(line, "error") or _mapping(body, "error")
             reason = fault.get("message") or fault.get("code") or "failed"
-            said = f"batch {batch_id}: {reason}" + (f" (HTTP {status})" if status else "")
+            said = f"batch {batch_id}: {redacted(str(reason))}" + (
+                f" (HTTP {status})" if status else ""
+            )
             is_transient = status in (0, 408, 409, 429) or status >= 500
             raise TransientError(said) if is_transient else ProviderError(said)
         prompt = self.prompts[key]

@@ -15,7 +15,8 @@ from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
 from rag_pipeline_tests.testing.model_calls import asked, chat, embedder, scorer
-from rag_pipeline_tests.testing.model_faults import CUT, Echo, Fault
+from rag_pipeline_tests.testing.model_faults import CUT, Echo, Failure, Fault
+from rag_pipeline_tests.testing.model_replies import items_of
 from rag_pipeline_tests.testing.model_server import serving
 
 KEY = "my-own.key-8d1f5c2a7e"
@@ -137,11 +138,21 @@ def test_a_server_that_repeats_a_document_shows_at_most_a_few_words_of_it(
     cache: CallCache, status: int
 ) -> None:
     private = "The merger with Birch Paper\nis agreed for the ninth of June; schweigen bis dahin."
-    with serving(faults=lambda path, body: Echo(status)) as server:
-        (chat_error,) = asked([private], chat(server.url, patience_seconds=0.1), cache)
+
+    def faults(path: str, body: dict[str, Any]) -> Failure:
+        # The reply begins with the document, because messages are cut at 300 characters.
+        return Fault(status, f"no: {items_of(path, body)}") if "Birch" in str(body) else None
+
+    with serving(faults=faults) as server:
+        settings = chat(server.url, patience_seconds=0.1, max_concurrency=1)
+        _, chat_error = asked(["fine", private], settings, cache)
+        in_batch = settings.model_copy(update={"batch": True, "seed": 1})
+        _, batch_error = asked(["fine", private], in_batch, cache)
         with pytest.raises(ProviderError) as failure:
             embed([f"About: {private}"], embedder(server.url, patience_seconds=0.1), cache)
-    for said in (chat_error, str(failure.value).partition("; the text begins")[0]):
+    embed_error = str(failure.value).partition("; the text begins")[0]
+    for said in (chat_error, batch_error, embed_error):
         assert f"HTTP {status}" in said
+        assert "no: " in said
         for part in ("merger", "Birch", "June", "schweigen"):
             assert part not in said

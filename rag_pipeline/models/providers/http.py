@@ -2,7 +2,7 @@
 
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import import_module
@@ -62,18 +62,21 @@ def staying(most_bytes: int) -> dict[str, list[Any]]:
     """
 
     async def bounded(reply: "httpx.Response") -> None:
-        parts, size = [], 0
-        async for part in reply.aiter_bytes():
-            parts.append(part)
-            size += len(part)
-            if size > most_bytes:
-                await reply.aclose()
-                raise ProviderError(
-                    f"{reply.url.host}: the reply is longer than {most_bytes:,} bytes"
-                )
-        reply._content = b"".join(parts)  # httpx returns this content to later readers
+        content = await read(reply.aiter_bytes(), most_bytes, reply.url.host)
+        reply._content = content  # httpx returns this content to later readers
 
     return {"response": [_stay, bounded]}
+
+
+async def read(parts: AsyncIterable[bytes], most_bytes: int, host: str | None) -> bytes:
+    """Join the parts of a reply. Raise ProviderError if the reply is longer than `most_bytes`."""
+    kept, size = [], 0
+    async for part in parts:
+        kept.append(part)
+        size += len(part)
+        if size > most_bytes:
+            raise ProviderError(f"{host}: the reply is longer than {most_bytes:,} bytes")
+    return b"".join(kept)
 
 
 JSONReply = tuple[dict[str, Any], Mapping[str, str]]

@@ -15,7 +15,13 @@ from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
 from rag_pipeline.config.models import InputType
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
-from rag_pipeline.models.providers.http import JSONReply, check_redirect
+from rag_pipeline.models.providers.http import (
+    MOST_TEXT_BYTES,
+    MOST_VECTOR_BYTES,
+    JSONReply,
+    check_redirect,
+    read,
+)
 from rag_pipeline.models.providers.http_rerank import HTTPScorer, RemoteReranker
 from rag_pipeline.models.providers.remote import (
     RemoteEmbedding,
@@ -72,7 +78,7 @@ class _VoyageEmbedder(RequestBuilder):
         self.identity = self._server.identity(self.dimension, cut)
 
     def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
-        return _session(self._server)
+        return _session(self._server, MOST_VECTOR_BYTES)
 
     async def ask(
         self, client: "APIRequestor", inputs: list[list[str]], input_type: InputType
@@ -112,7 +118,7 @@ class _VoyageScorer(HTTPScorer):
     rows = "data"
 
     def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
-        return _session(self._server)
+        return _session(self._server, MOST_TEXT_BYTES)
 
     async def post(self, client: "APIRequestor", body: Mapping[str, Any]) -> JSONReply:
         return await _post(self._server, client, "rerank", body, self._timeout)
@@ -125,7 +131,7 @@ class _VoyageScorer(HTTPScorer):
 
 
 @asynccontextmanager
-async def _session(server: Server) -> AsyncIterator["APIRequestor"]:
+async def _session(server: Server, most_bytes: int) -> AsyncIterator["APIRequestor"]:
     """Open the requestor of the running event loop. Its requests share connections."""
     import aiohttp
     import voyageai
@@ -136,10 +142,18 @@ async def _session(server: Server) -> AsyncIterator["APIRequestor"]:
         there = headers.get("Location") or headers.get("URI") or ""
         check_redirect(sent.response.status, str(sent.url), there)
 
+    class Bounded(aiohttp.ClientResponse):
+        async def read(self) -> bytes:
+            if self._body is None:
+                self._body = await read(self.content.iter_any(), most_bytes, self.host)
+            return await super().read()
+
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(stay)
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, trace_configs=[trace]) as session:
+    async with aiohttp.ClientSession(
+        connector=connector, trace_configs=[trace], response_class=Bounded
+    ) as session:
         token = voyageai.aiosession.set(session)
         try:
             yield APIRequestor(  # type: ignore[no-untyped-call]

@@ -1,13 +1,14 @@
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
 
 import pytest
 
 from rag_pipeline.calls import CallCache
 from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.models.embedding import embed
-from rag_pipeline.models.providers import openai
+from rag_pipeline.models.providers import openai, voyage
 from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing.model_calls import asked, chat, embedder, scorer
 
@@ -68,20 +69,23 @@ def test_an_endless_reply_of_a_chat_model_is_not_read_to_its_end(
     assert is_cut(endless)
 
 
+@pytest.mark.parametrize("method", ["jina", "voyage"])
 def test_an_endless_reply_of_a_reranker_is_not_read_to_its_end(
-    endless: Endless, cache: CallCache
+    endless: Endless, cache: CallCache, method: str
 ) -> None:
     queries = [RerankInput("private", ("a", "b"))]
-    (scores,) = score_passages(queries, scorer(address(endless), method="jina"), cache)
+    (scores,) = score_passages(queries, scorer(address(endless), method=method), cache)
     assert isinstance(scores, ProviderError)
     assert "the reply is longer than" in str(scores)
     assert is_cut(endless)
 
 
+@pytest.mark.parametrize("provider", [openai, voyage])
 def test_an_endless_reply_with_vectors_is_not_read_to_its_end(
-    endless: Endless, cache: CallCache, monkeypatch: pytest.MonkeyPatch
+    endless: Endless, cache: CallCache, monkeypatch: pytest.MonkeyPatch, provider: ModuleType
 ) -> None:
-    monkeypatch.setattr(openai, "MOST_VECTOR_BYTES", 3_000_000)
+    monkeypatch.setattr(provider, "MOST_VECTOR_BYTES", 3_000_000)
+    name = provider.__name__.rpartition(".")[2]
     with pytest.raises(TextsFailedError, match="the reply is longer than 3,000,000 bytes"):
-        embed(["private"], embedder(address(endless)), cache)
+        embed(["private"], embedder(address(endless), provider=name), cache)
     assert is_cut(endless)
