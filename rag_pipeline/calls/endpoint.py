@@ -59,6 +59,7 @@ class Received(Generic[T]):
     tokens: int | None = None
 
 
+Attempt = Callable[[], Awaitable[Received[T]]]
 _failed_before: ContextVar[int] = ContextVar("failed_before", default=0)
 
 
@@ -229,10 +230,7 @@ class Endpoint:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def send(
-        self,
-        attempt: Callable[[], Awaitable[Received[T]]],
-        tokens: float = 0.0,
-        probe: Callable[[], Awaitable[Received[T]]] | None = None,
+        self, attempt: Attempt[T], tokens: float = 0.0, probe: Attempt[T] | None = None
     ) -> T:
         """Return the result of `attempt`, which is repeated while its failure may be temporary.
 
@@ -291,9 +289,7 @@ class Endpoint:
                     self.limiter.settle(tokens, answer.tokens)
                 return answer.value
 
-    async def _works(
-        self, probe: Callable[[], Awaitable[Received[T]]] | None, sending: Sending
-    ) -> bool:
+    async def _works(self, probe: Attempt[T] | None, sending: Sending) -> bool:
         """Send the probe. Return whether it succeeds. Try again after a temporary failure."""
         if probe is None:
             return False
@@ -320,9 +316,7 @@ class Endpoint:
             await self.sleep(wait + random.uniform(0, min(wait, 1.0) / 4))
             wait = self.limiter.paused
 
-    async def _attempt(
-        self, attempt: Callable[[], Awaitable[Received[T]]], sending: Sending
-    ) -> Received[T]:
+    async def _attempt(self, attempt: Attempt[T], sending: Sending) -> Received[T]:
         timeout = self.timeout * 2 ** min(sending.failed_before, _MOST_DOUBLINGS)
         try:
             async with asyncio.timeout(timeout):

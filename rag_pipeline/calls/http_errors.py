@@ -11,6 +11,7 @@ from rag_pipeline.errors import ProviderError, RefusedError, TransientError
 
 _PASSING = {408, 409, 425, 429}
 _CURES = {
+    401: "check the key",
     402: "pay the bill",
     403: "check the permissions of the key",
     404: "check model and base_url",
@@ -53,10 +54,9 @@ def failure_of_status(
         error = RefusedError(said, "pay the provider's bill or raise its limit", inf)
     elif status in _PASSING or status >= 500:
         error = TransientError(said, read_retry_after(headers), limited=status == 429, paid=False)
-    elif status == 401:
-        error = RefusedError(said, "check the key", inf)
     elif status in _CURES or stops:
-        error = RefusedError(said, _CURES.get(status, "check model and base_url"))
+        cure = _CURES.get(status, "check model and base_url")
+        error = RefusedError(said, cure, inf if status == 401 else 0)
     error.status = status
     return error
 

@@ -234,18 +234,15 @@ def _embed_remotely(
                 with sent_as(sending):
                     vectors, used = await send([inputs[key] for key in part], input_type)
                 unfit = await take(part, vectors, used)
-                fresh = [key for key in unfit if key not in unusable]
-                if len(unfit) == len(part) and (fresh or len(part) == 1):
-                    if len(part) > 1 or not fresh:  # one input may spoil all vectors
-                        raise unfit_error
-                    unusable.update(part)
-                    return await tried(part, once)
+                if len(unfit) == len(part) and (len(part) > 1 or part[0] in unusable):
+                    unusable.update(unfit)
+                    raise unfit_error  # one input may spoil all vectors
             except (TransientError, CallsStoppedError):
                 raise
             except ProviderError as error:
                 return error
             sending.tries = sending.paid_in_vain = 0
-            rest.extend(fresh)
+            rest.extend(key for key in unfit if key not in unusable)
             if twice := [key for key in unfit if key in unusable]:
                 await give_up(twice, unfit_error, send)
             unusable.update(unfit)

@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -53,17 +52,12 @@ def record(
     tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
     name, request = vendor(provider, base_url), purposes.request.get()
     most = request.most if request is not None else None
-    known = tokens
-    if most is not None and tokens == ChargedTokens():
-        tokens = most
-    elif most is not None:
-        tokens = replace(
-            tokens,
-            input=input_tokens or (0 if searches else most.input),
-            output=output_tokens or (most.output if written else 0),
-            searches=searches or most.searches,
-        )
-    is_estimated = tokens != known
+    named, written = tokens, written or tokens == ChargedTokens()
+    if most is not None:
+        read = input_tokens or (0 if searches else most.input)
+        output = output_tokens or (most.output if written else 0)
+        tokens = ChargedTokens(read, cached_tokens, output, searches or most.searches)
+    is_estimated = tokens != named
     if ledger is not None:
         usd = ledger.record(
             kind, name, model, tokens, batch=batch, call_id=call_id, is_estimated=is_estimated

@@ -191,7 +191,7 @@ def test_a_server_of_which_no_vector_can_be_used_stops_the_run(cache: CallCache)
         own = openai(server.url, max_texts=10, max_concurrency=1)
         with pytest.raises(CallsStoppedError, match=r"twice a vector.*each of 3 texts"):
             embed([f"t{n}" for n in range(100)], own, cache)
-        assert server.billed.total() == 10 + 5 + 2 + 3 * 2 + 1, "halves, each twice, and a probe"
+        assert server.billed.total() == 10 + 5 + 2 + 3 + 1, "halves to single texts, and a probe"
 
 
 def test_each_vector_is_kept_with_its_share_of_the_tokens(cache: CallCache) -> None:
