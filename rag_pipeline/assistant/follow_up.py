@@ -68,4 +68,4 @@ def _replaced(before: str, part: str) -> str:
             return before[: same[-1].start()] + part + before[same[-1].end() :]
     elif part[:1].isupper() and names:
         return before.replace(names[-1], part)
-    return f"{before} {part}?"
+    return f"{before.rstrip('?!. ')} {part}?"

@@ -19,6 +19,7 @@ _CONFIDENCES = ((HIGH, "high"), (0.6, "medium"), (0.0, "low"))
 
 On six mixed folders, 76 %, 56 % and 34 % of the answers with these words are right.
 """
+_LEAD = 2.0
 _DOUBT = "{0}; compare it with the source"
 _SENTENCES = {
     NO_ANSWER: {
@@ -103,10 +104,10 @@ def confidence_said(question: str, answered: bool, confidence: float | None) -> 
 def in_language_of(question: str, sentence: str) -> str:
     """Return a sentence of the assistant in the question's language, if there is a translation.
 
-    The language counts as known if it is the likeliest of the few and of all languages.
+    The language counts as known if it is the likeliest of the few, and clearly of all languages.
     """
     language = language_of(question)
-    return _said(sentence, language) if any_language_of(question) == language else sentence
+    return _said(sentence, language) if any_language_of(question, _LEAD) == language else sentence
 
 
 def _said(sentence: str, language: str) -> str:

@@ -3,8 +3,11 @@
 import importlib.metadata
 import os
 import re
+import signal
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from threading import Timer
 from typing import Annotated, Any
 
 import typer
@@ -110,6 +113,8 @@ def main() -> None:
     make_legible()
     set_quiet(False)
     set_verbose(False)
+    shown = sys.unraisablehook
+    sys.unraisablehook = partial(_press_again, shown)
     try:
         app(prog_name="rag")
     except (ConfigError, InputError) as error:
@@ -126,6 +131,16 @@ def main() -> None:
         if stop.code == 130:
             _fail("stopped", "finished work is kept; the same command continues", 130)
         raise
+    finally:
+        sys.unraisablehook = shown
+
+
+def _press_again(shown: Callable[[Any], object], lost: Any) -> None:
+    """Repeat a Ctrl-C that Python lost, because it came within a callback of a weak reference."""
+    if lost.exc_type.__name__ in ("KeyboardInterrupt", "DagsterExecutionInterruptedError"):
+        Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        shown(lost)
 
 
 def _fail(word: str, message: str, code: int) -> None:

@@ -129,7 +129,8 @@ def show_plan(file: Path, as_json: bool) -> None:
         lacking = str(error)
     if lacking:
         say(f"[yellow]Before a run:[/yellow] {escape(lacking)}")
-    show_next(rag("run", file=file, corpus=config.corpus))
+    commands = ("run",) if config.queries_path else ("questions", "run")
+    show_next(*(rag(one, file=file, corpus=config.corpus) for one in commands))
 
 
 def _with_guesses(file: Path) -> tuple[CorpusConfig, str]:

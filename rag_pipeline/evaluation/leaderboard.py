@@ -53,8 +53,7 @@ def origin(synthetic: int, queries: int, unanswerable: int) -> str:
     if 2 * synthetic <= queries:
         return f"{told}; figures mix both kinds"
     # The shares of all configurations of the sample: docs/measurements.md, Synthetic questions.
-    told += " and are easier than people's (on the sample, 59 to 100 % have a found answer, of "
-    told += "people's 44 to 77 %)"
+    told += " and are easier than people's (on the sample, 59 to 100 % are found, not 44 to 77 %)"
     return told if unanswerable else f"{told}; none tests a refusal (--unanswerable makes some)"
 
 

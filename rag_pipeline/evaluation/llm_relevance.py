@@ -1,12 +1,10 @@
 """Ask a chat model whether passages answer, YES or NO, and measure its agreement with gold."""
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import AfterValidator
 
 from rag_pipeline.calls import CallCache, Database
@@ -195,25 +193,6 @@ class Agreement:
         expected = judge_yes * gold_yes + (self.n - judge_yes) * (self.n - gold_yes)
         whole = self.n * self.n
         return None if expected == whole else (observed - expected) / (whole - expected)
-
-    @property
-    def kappa_interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of kappa (-1 to 1), or None if kappa is None.
-
-        Source: the large-sample error of Fleiss, Cohen and Everitt (1969).
-        """
-        kappa, n = self.kappa, self.n
-        if kappa is None:
-            return None
-        cells = np.array([[self.both_no, self.only_judge], [self.only_gold, self.both_yes]]) / n
-        gold, judge = cells.sum(axis=1), cells.sum(axis=0)
-        expected = float(gold @ judge)
-        same = np.diag(cells) @ (1 - (gold + judge) * (1 - kappa)) ** 2
-        others = cells * (judge[:, None] + gold) ** 2 * (1 - np.eye(2))
-        rest = (kappa - expected * (1 - kappa)) ** 2
-        spread = float(same + (1 - kappa) ** 2 * others.sum()) - rest
-        error = math.sqrt(max(0.0, spread) / n) / (1 - expected)
-        return max(-1.0, kappa - 1.96 * error), min(1.0, kappa + 1.96 * error)
 
 
 def agreement(gold: Sequence[bool | None], judge: Sequence[bool | None]) -> Agreement:

@@ -57,11 +57,15 @@ def is_no_other(text: str, language: str) -> bool:
         return all(identifier.classify(p)[0] in (language, _NO_LANGUAGE) for p in parts)
 
 
-def any_language_of(text: str) -> str:
-    """Return the ISO 639-1 code of a text's language among the 97 that py3langid knows."""
+def any_language_of(text: str, lead: float = 0.0) -> str:
+    """Return the ISO 639-1 code of a text's language among the 97 that py3langid knows.
+
+    Return "" if its log-probability exceeds the second's by less than `lead`.
+    """
     identifier, lock = _identifier()
     with lock:
-        return str(identifier.classify(text)[0])
+        (first, high), (_, second) = identifier.rank(text)[:2]
+    return str(first) if high - second >= lead else ""
 
 
 def languages_of(texts: Iterable[str]) -> dict[str, float]:

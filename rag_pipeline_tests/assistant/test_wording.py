@@ -19,7 +19,8 @@ GERMAN, FRENCH = "Wer ist der Vermieter der Praxis?", "Qui est le propriétaire 
          "es gilt {b}"),
         (GERMAN, "not searched, because unreadable: 1,200 files",
          "nicht durchsucht, da nicht lesbar: 1,200 Dateien"),
-        ("xylophone", NO_ANSWER, NO_ANSWER),
+        *((q, NO_ANSWER, NO_ANSWER) for q in ("xylophone", "And in Lindau?", "Combien coûte un "
+         "stage catamaran ados ?")),
         (GERMAN, "an own sentence", "an own sentence"),
         (GERMAN, "Confidence: medium (0.40); compare it with "
          "the source", "Sicherheit: mittel (0.40); vergleichen Sie mit der Quelle"),

@@ -46,3 +46,24 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path) -> None:
     sent = log.read_text().splitlines()
     assert len(sent) > len(before)
     assert len(sent) == len(set(sent)), "no text is embedded twice"
+
+
+# Ctrl-C within the callback of a weak reference, where Python ignores exceptions.
+LOST = """
+import signal, sys, threading, typer, weakref
+from rag_pipeline.cli import main
+app = typer.Typer()
+@app.command()
+def work():
+    thing = threading.Event()
+    reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    del thing
+    threading.Event().wait(60)
+sys.modules["rag_pipeline.cli.main"].app = app
+main()
+"""
+
+
+def test_a_ctrl_c_that_python_loses_stops_too() -> None:
+    stopped = forked.run(LOST)
+    assert (stopped.returncode, stopped.stderr.partition(":")[0]) == (130, "stopped")
