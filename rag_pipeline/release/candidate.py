@@ -33,7 +33,7 @@ from rag_pipeline.evaluation.runs import load_groups, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.indexing import TABLES, open_partition, plan, plan_lexical
 from rag_pipeline.release.checks import INCREMENTAL_CHECKS, CheckResult
-from rag_pipeline.release.gate import Decision, decide, kept_scores
+from rag_pipeline.release.gate import Decision, compare_with_itself, decide, kept_scores, lacking
 from rag_pipeline.release.holds import held_builds, kept_release, present_builds, settings_of
 from rag_pipeline.release.manifest import current, current_id, load, read_settings
 from rag_pipeline.workspace import Workspace
@@ -193,8 +193,9 @@ def gate_decision(workspace: Workspace) -> Decision:
         return Decision(candidate=name, allowed=False, reasons=tuple(problems))
     before = current_id(workspace)
     if before and load(workspace, before).digest == served_digest(workspace, configuration):
-        reason = f"{before} serves this build already"
-        return Decision(candidate=name, allowed=True, reasons=(reason,))
+        reason = f"{before} serves this build already; the gate says of an equal build:"
+        told = reason, *compare_with_itself(workspace, name)
+        return Decision(candidate=name, allowed=True, reasons=told)
     decision = decide(workspace, name, served_reference(workspace, configuration))
     return replace(decision, reasons=(*decision.reasons, *why[1:]))
 
@@ -240,10 +241,10 @@ def served_reference(
 ) -> Reference | None:
     """Return the served release as a reference for comparisons, or None before the first release.
 
-    If the settings of the release's configuration are unchanged, the reference has the
-    configuration's current scores. They also cover new questions. If this configuration is the
-    candidate, its last run must also have searched the builds of the release. In all other cases,
-    the reference has the stored scores of the release.
+    If the settings of the release's configuration are unchanged and few judgements failed, the
+    reference has the configuration's current scores. They also cover new questions. If this
+    configuration is the candidate, its last run must also have searched the builds of the release.
+    In all other cases, the reference has the stored scores of the release.
     """
     try:
         serving = current(workspace)
@@ -262,13 +263,9 @@ def served_reference(
             and _same_settings(serving.settings, settings_of(workspace, listed), serving.release_id)
             and run_is_current(workspace, listed)
             and scores_are_current(workspace, listed.name)
+            and not lacking(workspace, name)
         ):
-            kept = kept_scores(workspace, serving.release_id)
-            scores = {  # a judgement that fails now has not failed before
-                metric: {q: kept.get(metric, {}).get(q) if v is None else v for q, v in of.items()}
-                for metric, of in read_scores(workspace, name).items()
-            }
-            return Reference(serving.release_id, name, scores)
+            return Reference(serving.release_id, name, read_scores(workspace, name))
     kept = kept_scores(workspace, serving.release_id, with_removed=candidate is not None)
     return Reference(serving.release_id, name, kept)
 

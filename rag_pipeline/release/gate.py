@@ -44,7 +44,6 @@ from rag_pipeline.release.margins import REFUSED, MetricComparison, Outcome, dec
 from rag_pipeline.workspace import Workspace
 
 _REFUSED_BUILDS = "gate/refused.json"
-_ASKED = ["query_id", "query"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,17 +91,18 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
     decision = _compare(workspace, candidate, own, served)
-    if not decision.allowed or not (lacking := _lacking(workspace, candidate, own)):
+    if not decision.allowed or not (lost := lacking(workspace, candidate)):
         return decision
-    return replace(decision, allowed=False, passed=False, reasons=(*decision.reasons, *lacking))
+    return replace(decision, allowed=False, passed=False, reasons=(*decision.reasons, *lost))
 
 
-def _lacking(workspace: Workspace, candidate: str, own: Scores) -> list[str]:
+def lacking(workspace: Workspace, candidate: str) -> list[str]:
     """Return a sentence for each gate metric with too many values missing by failed judgements.
 
     A run with many failed searches fails, so these do not count.
     """
     gate, judge, found = workspace.config.gate, workspace.config.evaluation.judge, []
+    own = read_scores(workspace, candidate)
     for metric in gate.metrics:
         if results := JUDGED.get(asset_of(metric)):
             note = results.note(workspace, candidate)
@@ -110,25 +110,21 @@ def _lacking(workspace: Workspace, candidate: str, own: Scores) -> list[str]:
         else:
             is_judged = judge and getattr(all_metrics().get(metric), "needs", None) == "labels"
             asked = load_queries(workspace) if is_judged else []
-            lost = sum(own.get(metric, {}).get(q.query_id) is None for q in asked)
-            of = len(asked)
+            lost, of = sum(own.get(metric, {}).get(q.query_id) is None for q in asked), len(asked)
         if lost > gate.maximum_missing * of:
             found.append(
                 f"{metric}: refused: the candidate has none for {lost} of {of} questions: evaluate "
-                f"again, or set gate.metrics to [] for one release (gate.maximum_missing is "
-                f"{gate.maximum_missing:g})"
+                f"again, or set gate.metrics to [] for one release (see gate.maximum_missing)"
             )
     return found
 
 
-def _compare(
-    workspace: Workspace, candidate: str, own: Scores, served: Reference | None
-) -> Decision:
+def _compare(workspace: Workspace, name: str, own: Scores, served: Reference | None) -> Decision:
     gate = workspace.config.gate
     if served is None:
-        return Decision(candidate=candidate, allowed=True, reasons=("nothing is released yet",))
+        return Decision(candidate=name, allowed=True, reasons=("nothing is released yet",))
     against = f"{served.label} ({served.configuration})"
-    decision = partial(Decision, candidate=candidate, against=against)
+    decision = partial(Decision, candidate=name, against=against)
     if not gate.metrics:
         reason = f"gate.metrics is empty: not compared with {against}"
         return decision(allowed=True, reasons=(reason,))
@@ -141,15 +137,13 @@ def _compare(
     if not (measured := common & _measured(served.scores, wanted)):
         kept = workspace.store.read_parquet(kept_file(served.label))
         passed = kept is not None and not _measured(columns_of(kept), wanted)
+        remedy = "evaluate again" if common else "restore the texts of its questions"
         reason = f"{against} has no value in a gate metric, so nothing is compared"
         if not passed:
-            remedy = "evaluate again" if common else "restore the texts of its questions"
-            reason = (
-                f"refused: {against} has no value for the present questions: {remedy}, or set "
-                f"gate.metrics to [] in {workspace.config.where} for one release"
-            )
+            where = f"or set gate.metrics to [] in {workspace.config.where} for one release"
+            reason = f"refused: {against} has no value for the present questions: {remedy}, {where}"
         return decision(allowed=passed, passed=passed, reasons=(reason,), metrics={})
-    number, groups = comparison_number(workspace, candidate), load_groups(workspace)
+    number, groups = comparison_number(workspace, name), load_groups(workspace)
     alpha, synthetic = spent(number), count_synthetic(workspace, common)
     found, reasons = compare_scores(own, served.scores, wanted, gate, groups, alpha, synthetic)
     passed = not any(m.outcome in REFUSED for m in found.values())
@@ -210,6 +204,14 @@ def compare_scores(
         metrics[metric] = _gate_metric(found, outcome)
         reasons.append(_reason(metric, metrics[metric], sentence))
     return metrics, reasons
+
+
+def compare_with_itself(workspace: Workspace, name: str) -> list[str]:
+    """Return the sentences of the gate about a build with the same values as this build."""
+    own, gate = read_scores(workspace, name), workspace.config.gate
+    wanted = measured_metrics(gate.metrics, [own]) if gate.metrics else []
+    alpha = spent(comparison_number(workspace, name))
+    return compare_scores(own, own, wanted, gate, load_groups(workspace), alpha)[1]
 
 
 def comparison_number(workspace: Workspace, candidate: str) -> int:
@@ -281,7 +283,9 @@ def kept_scores(workspace: Workspace, release_id: str, with_removed: bool = Fals
     if table is None:
         return {}
     texts = _query_texts(workspace)
-    asked = {row["query_id"]: row["query"] for row in table.select(_ASKED).to_pylist()}
+    asked = {
+        row["query_id"]: row["query"] for row in table.select(["query_id", "query"]).to_pylist()
+    }
     same = {query_id for query_id, text in asked.items() if texts.get(query_id) == text}
     by_text = {text: query_id for query_id, text in texts.items() if query_id not in same}
     ids = [q if q in same else by_text.get(text, f"removed: {q}") for q, text in asked.items()]

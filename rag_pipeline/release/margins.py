@@ -22,8 +22,6 @@ REFUSED: tuple[Outcome, ...] = ("worse", "looks worse", "too few", "too many mis
 GUARD = 0.10
 """Share of equally good candidates that the guard refuses, over all gate metrics together."""
 _MAX_MORE_QUESTIONS = 10_000
-FEWEST = 3
-"""With fewer queries, the guard never refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +106,9 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
 def _too_few(released: int, groups: Sequence[str]) -> bool:
     """Return whether half of the release's queries are gone, or a loss of all would not show.
 
-    `groups` has the groups of the compared queries. A release with few queries has little to lose.
+    `groups` has the groups of the compared queries. With fewer than three, no loss ever shows.
     """
-    if released < FEWEST or len(groups) == released:
+    if released < 3 or len(groups) == released:
         return False
     of_query = {str(i): group for i, group in enumerate(groups)}
     shown = loss_p_values({"": dict.fromkeys(of_query, -1.0)}, of_query).get("", 1.0)

@@ -98,8 +98,12 @@ def test_the_gate_lets_through_what_is_served(released: Released) -> None:
     file, _ = released
     shown = said("gate", file)
     assert shown.startswith("allowed: ")
-    assert "release-000001 serves this build already" in shown
-    assert json.loads(rag("gate", file, "--json").out)["allowed"] is True
+    assert "release-000001 serves this build already; the gate says of an equal build:" in shown
+    decision = json.loads(rag("gate", file, "--json").out)
+    assert decision["allowed"] is True
+    assert re.match(
+        r"AnswerPresence@5: allowed: .* these questions .* loss", decision["reasons"][1]
+    )
 
 
 def test_the_report_is_one_file(released: Released, here: Path) -> None:

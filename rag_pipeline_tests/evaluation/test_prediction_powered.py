@@ -64,7 +64,7 @@ def drawn(draws, right, of=300, labels=30, documents=None):
         yield found
 
 
-@pytest.mark.parametrize(("right", "documents"), [(0.85, None), (1.0, 15), (0.85, 15)])
+@pytest.mark.parametrize(("right", "documents"), [(0.85, None), (0.99, None), (1, 15), (0.85, 15)])
 def test_the_interval_holds_the_truth_in_95_percent_of_draws(right, documents):
     """Also if the questions without gold are about documents of different difficulty."""
     held = [f.low <= 0.8 <= f.high for f in drawn(300, right, documents=documents)]

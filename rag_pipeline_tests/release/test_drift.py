@@ -28,9 +28,9 @@ def release_number(number):
     return f"release-{number:06d}"
 
 
-def try_release(workspace, number, lost):
+def try_release(workspace, number, lost, worst=0.0):
     """Offer a build that loses the first `lost` questions, as release `number`; return whether."""
-    write_scores(workspace, "default", {AP: [0.0] * lost + [1.0] * (N - lost)})
+    write_scores(workspace, "default", {AP: [worst] * lost + [1.0] * (N - lost)})
     RUN.write(workspace, RUN.schema.empty_table(), {"digest": f"{number} {lost}"}, "default")
     served = None
     if number > 1:
@@ -44,7 +44,8 @@ def try_release(workspace, number, lost):
     return decision
 
 
-def test_small_losses_of_each_night_do_not_add_up(tmp_path):
+@pytest.mark.parametrize("worst", [0.0, None])
+def test_small_losses_of_each_night_do_not_add_up(tmp_path, worst):
     """Each build loses 3 of 400 questions more (0.75 points) than the one before.
 
     k losses alone have a mean of k / 400 and an error of about √k / 400, so t is about √k. The
@@ -54,7 +55,7 @@ def test_small_losses_of_each_night_do_not_add_up(tmp_path):
     workspace = corpus(tmp_path)
     number = 1
     for night in range(12):
-        decision = try_release(workspace, number, 3 * night)
+        decision = try_release(workspace, number, 3 * night, worst)
         if not decision.allowed:
             break
         number += 1
@@ -100,7 +101,7 @@ def test_a_pinned_reference_decides_and_needs_scores(tmp_path):
         decide(unknown, "default", Reference(release_number(3), "default", same))
 
 
-@pytest.mark.parametrize(("changed", "reference"), [(200, 1), (201, 2), (N, 2)])
+@pytest.mark.parametrize(("changed", "reference"), [(200, 1), (201, 2), (398, 2), (N, 2)])
 def test_a_reference_without_half_of_the_questions_is_the_served_release(
     tmp_path, changed, reference
 ):
@@ -115,10 +116,10 @@ def test_a_reference_without_half_of_the_questions_is_the_served_release(
     assert found == release_number(reference)
     pinned = corpus(tmp_path, reference=release_number(1))
     write_questions(pinned, asked)
-    if changed < N:
+    if changed < 398:
         assert decide(pinned, "default", served).drift.reference.release_id == release_number(1)
         return
-    with pytest.raises(ConfigError, match="no scores of release-000001 for the present queries"):
+    with pytest.raises(ConfigError, match=f"{N - changed or 'no'} scores of release-000001 for"):
         decide(pinned, "default", served)
 
 
@@ -155,6 +156,16 @@ def test_a_release_that_a_person_forced_or_rolled_back_changes_the_reference(tmp
     before = Reference(release_number(2), "default", kept_scores(workspace, release_number(2)))
     after_rollback = decide(workspace, "default", before)
     assert after_rollback.drift.reference.release_id == release_number(2)
+
+
+def test_the_metrics_share_the_error_of_the_reference():
+    """5 of 400 lost: t = √(0.0125 * 399 / 0.9875) = 2.25, p = 0.0126. The first look has 0.0146."""
+    before = {f"q{i}": 1.0 for i in range(N)}
+    own = {q: float(i >= 5) for i, q in enumerate(before)}
+    one, other = {AP: own, "nDCG@10": before}, {AP: before, "nDCG@10": before}
+    for metrics, shown in (([AP], True), ([AP, "nDCG@10"], False)):
+        drift = compare_with_reference(new_reference("r", 1), one, other, metrics, {}, 1, 0.01)
+        assert drift.shown == shown
 
 
 def test_equal_candidates_of_100_nights_are_refused_in_5_percent_of_histories():
