@@ -29,7 +29,8 @@ _ORDERED = tuple(
         (r"\baußer((?: de[mnr])? \w+)([^.,;!?\n]*)", r"\2 außer\1"),
         (r",(?= (?:[\w-]+ ){0,2}[\w-]+(?:, (?:[\w-]+ ){0,2}[\w-]+)*,? (?:and|or|und|oder) )", " "),
         # "Not until noon" is "after noon".
-        (r"\b(?:not|never|cannot|\w+n['’]t) ([^.;,]*?)\buntil\b(?! further)", r"\1after"),
+        (r"\b(?:(?:must|shall|may|can) not|not|never|cannot|\w+n['’]t) ([^.;,]*?)"
+         r"\buntil\b(?! further)", r"may \1after"),
         # "Neither the shop nor the bar" has one denial.
         (r"\b(neither|weder)\b([^.;]*?)\b(?:nor|noch)\b", r"\1 \2 or"),
         # "The firm, which sells no chairs, repairs them", and "it is forbidden, the door to open".
@@ -158,7 +159,8 @@ def _parts(text: str, other: frozenset[str]) -> Iterator[Part]:
             if _ELLIPSIS.search(piece) and not is_aside:
                 # "Lunch is included, dinner is not", and "… is excluded, not however …"
                 words = (*last, *words)
-                denials += (0,) * sum(s.negates for w in last if (s := sense_of(w)))
+                if len(denials) == 1:
+                    denials += (0,) * sum(s.negates for w in last if (s := sense_of(w)))
             yield Part(piece, words, denials, at, main if is_aside and place != first else -1)
             last = words
         number += len(pieces)

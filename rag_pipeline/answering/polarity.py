@@ -20,14 +20,15 @@ from rag_pipeline.answering.words import WORD, same_word, sense_of, stems
 
 _END = r"(?:(?:the )?(?:ablauf|end|expiry|expiration|lapse) (?:von|of) )?"
 _FROM = re.compile(
-    r"(?i)\b(?:after|from|following|since|\w+er (?:than|als)|nach|ab|seit|über)\s+"
-    rf"{_END}(?:the |dem |der )?$"
+    r"(?i)\b(?:after|from|following|since|minimum(?: \w+){1,3} (?:is|beträgt)|"
+    rf"\w+er (?:than|als)|nach|ab|seit|über)\s+{_END}(?:the |dem |der )?$"
 )
 _TO = re.compile(
-    r"(?i)\b(?:before|until|by|prior to|(?:clos|end|expir|laps|finish)\w* (?:on|at)|"
-    r"(?:low|short|small|young|light|narrow|thinn|cheap|earli|"
-    r"soon|slow|cold|cool|weak)er than|(?:niedrig|kürz|klein|jüng|leicht|schmal|dünn|billig|früh)"
-    rf"er als|vor|bis|unter)\s+{_END}(?:the |dem |der |zum )?$"
+    r"(?i)\b(?:before|until|by|prior to|maximum(?: \w+){1,3} (?:is|beträgt)|"
+    r"(?:clos|end|expir|laps|finish)\w* (?:on|at)|"
+    r"(?:low|short|small|young|light|narrow|thinn|cheap|earli|soon|slow|cold|cool|"
+    r"weak)er than|(?:niedrig|kürz|klein|jüng|leicht|schmal|dünn|billig|früh)er als|"
+    rf"vor|bis|unter)\s+{_END}(?:the |dem |der |zum )?$"
 )
 _MORE = re.compile(
     r"(?i)(?: \w+)?\s+(?:or|and) (?:above|over|older)\b|\s+(?:oder|und) (?:darüber|älter|mehr)\b|"
@@ -221,7 +222,7 @@ def _is_about_others(one: str, other: str) -> bool:
     """Return whether a text lacks the words between "only" and a verb of the first text."""
     only = None if ONLY.search(other) or _LACKS.search(other) else ONLY.search(one)
     rest = _VERB.split(one[only.end() :])[0] if only else ""
-    words = [word for word in WORD.findall(rest) if stems(word)]
+    words = [word for word in WORD.findall(rest) if stems(word) and not word[0].isdecimal()]
     if only and only[0] in ("nur", "ausschließlich", "lediglich") and len(words) > 1:
         words.pop()  # the verb
     held = WORD.findall(other)
