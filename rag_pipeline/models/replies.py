@@ -108,7 +108,7 @@ async def ask_one(
             keep_first(Completion(completion.text, used))
         wanted = "one of these words" if prompt.choices else "one JSON value of the schema"
         repair = f"That is not valid: {error}. Answer again with {wanted}, and nothing else."
-    if completion.text.strip():  # servers refuse a blank message
+    if not _is_blank(completion.text, prompt):  # servers refuse a blank message
         messages = [
             *messages,
             {"role": "assistant", "content": completion.text},
@@ -120,7 +120,8 @@ async def ask_one(
         return Reply(again.text, read_reply(again.text, prompt), used)
     except ValueError as error:
         wanted = "one of the choices" if prompt.choices else "of the schema"
-        said = f"the reply is not {wanted}: {error}" if again.text.strip() else f"{error} again"
+        is_blank = _is_blank(again.text, prompt)
+        said = f"{error} again" if is_blank else f"the reply is not {wanted}: {error}"
         raise ProviderError(f"{chat.identity}: {said}") from None
 
 
@@ -160,11 +161,16 @@ def read_reply(text: str, prompt: Prompt) -> Any:
 
     Raise ValueError with the reason if the reply is invalid or blank.
     """
-    if not text.strip():
+    if _is_blank(text, prompt):
         raise ValueError("the reply is blank")
     if prompt.choices:
         return choose(text, prompt.choices)
     return None if prompt.schema is None else _parse(text, prompt.schema)
+
+
+def _is_blank(text: str, prompt: Prompt) -> bool:
+    """Return whether a reply has no letter and no digit, such as an empty pair of quotes."""
+    return re.search(r"[^\W_]" if prompt.schema is None else r"\S", text) is None
 
 
 def choose(reply: str, choices: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from rag_pipeline.calls import CallCache
 from rag_pipeline.config.models import Completion
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline.models.replies import is_cut
+from rag_pipeline.models.replies import is_cut, read_reply
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_calls import asked, chat
 from rag_pipeline_tests.testing.model_faults import Failure, Fault, finished, none
@@ -140,13 +140,14 @@ def test_a_cut_line_of_a_batch_costs_only_its_own_request(cache: CallCache) -> N
         assert len(server.batches.submitted) == 4
 
 
+@pytest.mark.parametrize("nothing", [" \n", "\u200b\ufeff\u2060\u00ad\0", "```\n```", '""'])
 def test_a_blank_reply_is_asked_for_once_more_and_never_kept_as_an_answer(
-    cache: CallCache,
+    cache: CallCache, nothing: str
 ) -> None:
     blank = True
 
     def answer(body: Body) -> str:
-        return " \n" if blank else "yes"
+        return nothing if blank else "yes"
 
     with serving(answer) as server:
         (bad,) = asked(["one"], model(server.url), cache)
@@ -155,6 +156,7 @@ def test_a_blank_reply_is_asked_for_once_more_and_never_kept_as_an_answer(
         blank = False
         assert asked(["one"], model(server.url), cache) == ["yes"]
         assert len(server.bodies) == 3, "the next run asks once"
+    assert read_reply("[]", Prompt("which?", schema={"type": "array"})) == []
 
 
 def test_one_word_gets_few_tokens_and_a_model_that_thinks_gets_the_usual_number(

@@ -60,8 +60,7 @@ async def _search(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
             if not isinstance(made, openai.types.responses.Response):
                 raise TransientError(f"{server.what}: the reply is not JSON: {str(made)[:80]!r}")
             read, written = (u.input_tokens, u.output_tokens) if (u := made.usage) else (0, 0)
-            used = Usage(read, output_tokens=written)
-            server.charge("chat", used, written=bool(made.output))
+            server.charge("chat", Usage(read, output_tokens=written), written=bool(made.output))
         return Received(cited_pages(made.model_dump(warnings=False)), raw.headers, read + written)
 
     async with client_of(server, settings.timeout_seconds) as client:

@@ -114,10 +114,7 @@ class Server:
     def charge(
         self, kind: CallKind, usage: Usage, call_id: str | None = None, written: bool = False
     ) -> None:
-        """Charge a reply to the ledger. A reply in a batch is charged once for its `call_id`.
-
-        `written` means that the reply has a text (see `record`).
-        """
+        """Charge a reply (see `record`). A reply in a batch is charged once for its `call_id`."""
         other: dict[str, Any] = {"call_id": call_id, "written": written, **asdict(usage)}
         address, is_batched = self._settings.base_url, call_id is not None
         record(kind, self.provider, self._model, base_url=address, batch=is_batched, **other)
