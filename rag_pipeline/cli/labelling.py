@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import typer
-from rich.markup import escape
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.console import (
@@ -143,13 +142,11 @@ def _within(corpus: Corpus, chunk: ScoredChunk, number: str) -> GoldSpan:
         words = typer.prompt(_WORDS.format(number), default="", show_default=False).strip()
         if not words:
             return GoldSpan(chunk.document_id, chunk.start, chunk.end)
-        if len(words) == 1:  # a key of the prompt before, or the passage's number
-            console.print(f"{escape(repr(words))} is one character; copy words, or press Enter")
-            continue
-        at = Searchable(text).find(words.replace(" · ", " | "))  # as the cells are shown
+        # One character may be a key of the prompt before. Cells are shown with " · " between them.
+        at = Searchable(text).find(words.replace(" · ", " | ")) if len(words) > 1 else []
         if at:
             return GoldSpan(chunk.document_id, chunk.start + at[0][0], chunk.start + at[0][1])
-        console.print("the passage does not contain these words")
+        console.print("the passage does not contain these words, or they are one character")
 
 
 def _unlabelled(config: CorpusConfig) -> Path:

@@ -16,6 +16,7 @@ from pydantic import AliasGenerator, AliasPath, BaseModel, BeforeValidator, Conf
 
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.corpora import with_releases
+from rag_pipeline.assistant.follow_up import complete
 from rag_pipeline.client.records import (
     AnswerDocument,
     DocumentPart,
@@ -211,7 +212,7 @@ def build_mcp(
             reports.append(asyncio.run_coroutine_threadsafe(report, _LOOP.get()))
 
         answering, names = chosen(), dataset_names(dataset_info)
-        kept.keep(query, names)
+        kept.keep(complete(query, turns or ()), names)
         made = answering.ask(
             query,
             names,

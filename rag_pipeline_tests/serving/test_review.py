@@ -39,9 +39,11 @@ def served(released, tmp_path: Path):
 def test_questions_are_kept_where_a_file_is_named(served) -> None:
     server, _, log = served
     assert httpx.post(f"{server.url}/v1/ask", json={"query": "How long?"}).status_code == 200
+    asked = {"query": "And in Lyon?", "turns": ["Who pays in Porto?"]}
+    assert httpx.post(f"{server.url}/v1/ask", json=asked).status_code == 200
     call_mcp(f"{server.url}/mcp", lambda c: c.call_tool("search_chunks", {"query": "Who pays?"}))
     kept = [json.loads(line)["query"] for line in log.read_text().splitlines()]
-    assert kept == ["How long?", "Who pays?"]
+    assert kept == ["How long?", "Who pays in Lyon?", "Who pays?"]
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rag_pipeline.assistant import Assistant
+from rag_pipeline.assistant.follow_up import complete
 from rag_pipeline.assistant.results import Progress
 from rag_pipeline.client import records
 from rag_pipeline.client.records import Answer, AskBody, Passages, SearchBody
@@ -90,8 +91,8 @@ def endpoints(log: QuestionLog, seconds: float) -> list[Endpoint]:
 def answered(
     seen: Assistant, wanted: AskBody, log: QuestionLog, progress: Progress | None = None
 ) -> Answer:
-    """Answer a question, and add the question to the log."""
-    log.keep(wanted.query, wanted.corpora)
+    """Answer a question, and add the question, completed by its turns, to the log."""
+    log.keep(complete(wanted.query, wanted.turns), wanted.corpora)
     made = seen.ask(
         wanted.query,
         wanted.corpora or None,
