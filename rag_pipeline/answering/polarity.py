@@ -78,7 +78,9 @@ _MODE = {mode: re.compile(rf"\b(?:{words})\b") for mode, words in _MODES.items()
 _CONDITION = re.compile(r"\b(?:only|without|nur|ohne)\b")
 _ANY = re.compile(rf"{ALL.pattern}|\b(?:also|even|auch)\b")
 _PART = re.compile(rf"{SOME.pattern}|\b(?:majority|mehrheit)\b")
-_LACKS = re.compile(r"\b(?:without|ohne|un(?!ter|der|til|less)\w{4,})\b")
+_LACKS = re.compile(
+    r"\b(?:without|ohne|un(?!ter|der|til|less)\w{4,}|(?:not|nicht)\b.*\b(?:not|nicht|no|kein\w*))\b"
+)
 _VERB = re.compile(r"\b(?:may|can|must|shall|will|should|is|are)\b")
 _THAN = re.compile(r"\b(?:than|als|(?:exceed|surpass|outperform)\w*)\b")
 _RANGE = re.compile(r"(\d+)(?::\d\d)?\s*(?:-|–|to|bis|until|and|und)\s*$")
