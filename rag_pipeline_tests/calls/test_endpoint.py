@@ -33,7 +33,9 @@ class World:
         assert seconds >= 0
         self.now += seconds
 
-    def send(self, outcome: Callable[[int], Received[str] | Exception], tokens: float = 0) -> str:
+    def send(
+        self, outcome: Callable[[int], Received[str] | Exception], tokens: float = 0, probe: int = 0
+    ) -> str:
         async def attempt() -> Received[str]:
             self.tries += 1
             made = outcome(self.tries)
@@ -41,7 +43,7 @@ class World:
                 raise made
             return made
 
-        return asyncio.run(self.endpoint.send(attempt, tokens))
+        return asyncio.run(self.endpoint.send(attempt, tokens, attempt if probe else None))
 
 
 def test_what_may_pass_is_tried_until_it_does():
@@ -82,12 +84,14 @@ def test_patience_is_bounded_and_others_successes_make_it_this_inputs_failure():
     assert world.now <= 30
 
 
-def test_a_wait_beyond_patience_is_not_begun():
+@pytest.mark.parametrize(("tries", "probes"), [(1, 0), (1, 5), (2, 1)])
+def test_a_wait_beyond_patience_is_begun_only_if_a_probe_is_answered(tries: int, probes: int):
     world = World(patience=30)
     limited = TransientError("m: slow down", 3600.0, limited=True)
-    with pytest.raises(CallsStoppedError, match="slow down; given up after 1 tries"):
-        world.send(lambda n: limited)
-    assert world.now == 0.0
+    with pytest.raises(ProviderError, match=f"slow down; given up after {tries} tries") as failure:
+        world.send(lambda n: Received("yes") if n == tries == 2 else limited, probe=probes)
+    assert isinstance(failure.value, CallsStoppedError) == (world.now == 0.0) == (tries == 1)
+    assert world.tries == tries + probes
 
 
 def test_one_input_that_always_fails_is_given_up_and_the_provider_is_not():

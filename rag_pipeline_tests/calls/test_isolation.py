@@ -240,7 +240,7 @@ def check_schedule(seed: int, cache: CallCache) -> None:
     texts = [f"text {n}" for n in range(drawn.choice([5, 16, 40]))]
     bad = set(drawn.sample(texts, drawn.choice([0, 0, 1, 2])))
     kinds = ["count", "cut", "garbage", "500", "429"]
-    kind = drawn.choice(["count", "cut", "garbage", "400", "403", "500"])
+    kind = drawn.choice(FAULTS)
     alone: Counter[str] = Counter()
 
     def fault_of(sent: list[str]) -> tuple[str, set[str]] | None:
