@@ -86,8 +86,9 @@ def run_corpus(
         name = board.labels().get(served.configuration, served.configuration)
         console.print(f"\nServing {served.release_id}: {escape(name)}")
         others = [reason for reason in served.reasons if reason.startswith("not chosen")]
-        is_first = board.names()[:1] == [served.configuration]
-        for reason in others if is_first else [*served.reasons[:1], *others]:
+        why = [] if board.names()[:1] == [served.configuration] else served.reasons[:1]
+        why = why or [one for one in served.reasons[:1] if one.startswith("none of")]
+        for reason in [*why, *others]:
             tell(f"[yellow]{escape(reason)}[/yellow]")
     if kept := kept_release(workspace):  # also with --quiet, because the run releases nothing
         (errors.print if console.quiet else tell)(f"[yellow]{escape(kept)}[/yellow]")
