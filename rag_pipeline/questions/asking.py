@@ -15,7 +15,7 @@ _ELSEWHERE = re.compile(
 _RUNS_ON = re.compile(
     r"[.;] |, (?:and|which|while|whereas|but|where|so|wobei|und|aber)\b|"
     r"\b(?:and|und) (?:is|are|was|were|can|may|will|must|shall|should|has|have|does|ist|sind|wird|"
-    r"werden|kann)\b"
+    r"werden|kann|darf|dürfen|muss|müssen|soll|hat|wurde)\b"
 )
 """The start of a further statement. An answer that runs on says more than the question asks."""
 _FEWEST_WORDS = 4

@@ -35,6 +35,8 @@ _EACH = re.compile(r"each|ea|pieces?|pcs?|units?|items?|stück|stk|pauschal|flat
 _DATE = re.compile(r"date|day|datum|tag|time|arrival|departure|ankunft", re.I)
 _DULL = re.compile(rf"(?:{either('dull_heads')})\W*", re.I)
 _SUM = re.compile(r"(?:grand |sub)?total|sum|summe|gesamt\w*|all|alle|n/?a", re.I)
+_PLAIN = re.compile(r"value|wert|betrag(?P<rate> (?:im|pro|je) \w+)?", re.I)
+_SIZES = re.compile(rf"(?:{either('german_sizes')})\b", re.I)
 _PERSON = re.compile(r"(?:[A-ZÄÖÜ][\w.’'-]*\s?){2,4}")
 _NAMES = re.compile(r"(?:.* )?(?:name|employee|person|member|contact|mitarbeiter\w*|vorname)", re.I)
 _DOER, _OF, _FOR, _MANY = (
@@ -135,7 +137,8 @@ def _of_table(rows: Sequence[Row], document: Document) -> Iterator[Cell]:
     is_person = bool(_NAMES.fullmatch(head[named]))
     for turn, number in enumerate(sorted(range(len(body)), key=lambda n: f"{n:b}"[::-1])):
         name = columns[named][number]
-        if often[name.casefold()] > 1 or not _is_name(name) or text.count(name) > 1 or not asked:
+        is_odd = re.search(either("leaning_rows"), name, re.I) or not (_is_name(name) and asked)
+        if often[name.casefold()] > 1 or text.count(name) > 1 or is_odd:
             continue
         unit = columns[units][number] if units is not None else ""
         for column in (asked * 2)[turn % len(asked) :][: len(asked)]:
@@ -212,6 +215,8 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
     # "Number" may number the row or count its things, and "In stock (kg)" is no noun.
     if re.fullmatch(r"number|no\.?|(?:at|by|from|in|on|per|to) .*", shown):
         return ""
+    if _PLAIN.fullmatch(shown):
+        return f"what is the {name.lower()}" if name.lower().split()[-1] in _OF | _FOR else ""
     is_noun = last in _OF | _FOR or re.fullmatch(r"\w+ (?:date|time|period|level)", shown)
     shown += " number" if last in ("phone", "telephone") else ""
     if is_noun or is_person:
@@ -226,17 +231,15 @@ def german(heading: str, name: str, said: str, is_person: bool, unit: str = "") 
         return f"welcher Betrag steht bei „{name}“ unter „{heading.strip()}“"
     number = r"(?<=[a-zäöüß]{3})[- ]?(?:Nr\.?|Nummer)$|(?<=^Telefon)$"
     shown = re.sub(number, "nummer", " ".join(_heading(heading)))
+    if plain := _PLAIN.fullmatch(shown):
+        article = _article(name.casefold()) if re.match(r"\d", said) and _SIZES.search(name) else ""
+        return f"wie hoch ist {article} {name}{plain['rate'] or ''}" if article else ""
     article = _article(shown.casefold())
-    if not article or shown.islower():
+    if not article or shown.islower() or re.fullmatch("Anzahl|Zahl|Stückzahl", shown):
         return ""
-    is_sum = re.search(
-        r"preis|kosten|gebühr|betrag|miete|gehalt|rate|summe|lohn|zahl|menge|bestand|umsatz|verbrauch",
-        shown,
-        re.I,
-    )
     is_one = shown.endswith(("er", "ant", "eiterin")) and re.match(r"[A-ZÄÖÜ]\D+$", said)
     asks = "wer ist" if is_one else "wie lautet"
-    asks = "wie hoch ist" if is_sum and re.search(r"\d", said) else asks
+    asks = "wie hoch ist" if _SIZES.search(shown) and re.search(r"\d", said) else asks
     of = f"von {name}" if is_person and _PERSON.fullmatch(name) else f"für „{name}“"
     return f"{asks} {article} {shown}{_in_unit(heading, said, unit)} {of}"
 
@@ -266,6 +269,6 @@ def _heading(heading: str) -> list[str]:
 
 
 def _article(words: str) -> str:
-    head = re.split(r" (?:der|des|von|für|in|im) ", words)[0]
+    head = re.split(r" (?:der|des|von|für|in|im|auf) ", words)[0]
     last = re.sub(r"\W*(?:netto|brutto|gesamt|(?:19|20)\d\d)$", "", head)
     return next((article for article, ends in _ARTICLES.items() if last.endswith(ends)), "")

@@ -73,7 +73,7 @@ _LIMITED = re.compile(
 """The start of a sentence that limits the sentence before it."""
 _ENTRY = re.compile(
     r"^(?P<indent>[ \t]*)(?:[-*] )?`{0,2}(?P<names>(?:-\w[^\n,]{0,12}, )?"
-    r"(?P<name>--\w[\w.-]{1,29}\w|[A-Z][A-Z\d]*(?:_[A-Z\d]+)+(?!_)|SIG[A-Z]+\d?(?:[+-]\d+)?|[A-Z][A-Za-z]{4,}=)[^\s`,]{0,20}"
+    r"(?P<name>--\w[\w.-]{1,29}\w|[A-Z][A-Z\d]*(?:_[A-Z\d]+)+(?!_)|SIG[A-Z]+\d?(?:[+-]\d+)?|[A-Z][A-Za-z]{4,}=(?![^\s,]))[^\s`,]{0,20}"
     r"(?: [^\s`,]{1,20}){0,2})`{0,2}"
     r"(?:\n(?P=indent)[ \t]+|[ \t]{2,}|[ \t]+[-–—][ \t]+|:[ \t]+)"
     r"(?P<text>[^\W\d_]\w* [^\n]+(?:\n(?P=indent)[ \t]{2,}[^\s-][^\n]*)*)"
@@ -179,7 +179,7 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         is_odd = is_common or (is_plain and head.islower()) or (is_markdown and head.isupper())
         is_code = len("".join(text[begin:past].split())) < 0.75 * len("".join(body.split()))
         is_topic = asking or (asks_for(topic, language) and not is_odd)
-        is_alone = often[head] == 1 and not is_code and is_topic
+        is_alone = often[head] == 1 and not is_code and is_topic and f"{head} {head}" not in body
         # A line of capitalized words may be an author, whom the text below does not name.
         is_titled = (
             language == "en" and not is_plain and re.fullmatch(r"(?:[A-Z][\w.’'-]*\s?){2,4}", topic)
@@ -333,7 +333,7 @@ def _abbreviations(
         is_prose = is_prose and not re.search(is_odd, sentence) and is_said(sentence, language)
         every = list(_SHORT.finditer(sentence)) if is_prose else []
         for said in every if len(every) <= 2 else ():
-            if value := _long_form(said):
+            if (value := _long_form(said)) and said["short"] not in word_list("known_short"):
                 place = document.document_id, start, end, sentence
                 # "abstract data types (ADTs)": one ADT is a type.
                 is_one = re.search(rf"\b(?:{said['short']}s|an? {said['short']})\b", document.text)

@@ -102,7 +102,7 @@ _ONE_NOUN = re.compile(
     r"(?:.+ (?:of|to|for|in|on|by|with|within|into|from|at) )?"
     r"(?:the|these) (?:(?:default|underlying|current|actual|"
     r"whole|entire|possible|first|second|last|other|two|three|four) )?([a-z-]+)|"
-    r"(?:der|die|das) (?!\w+er(?:in)?$)(\w{,9})"
+    r"(?:der|die|das) ((?!\w+er(?:in)?$)\w{,9}|\w+(?:fenster|dialog))"
 )
 
 

@@ -34,7 +34,7 @@ _ENTITY: dict[FactKind, str] = {
     "percentage": "PERCENTAGE",
 }
 _SEED = 15
-RULES = 4
+RULES = 5
 """The version of the rules, in the metadata of each question."""
 _TRIED = 3
 """Maximum number of wordings of a fact that are tried, with or without its document's name."""
@@ -236,15 +236,16 @@ def _section_of(question: str, fact: StatedFact) -> str:
 
     Under "Company cards", "the limit for a purchase" is not the limit of all purchases.
     """
-    words = re.findall(r"[^\W\d_]{4,}", question.casefold())
+    words = re.findall(r"[^\W\d_]{4,}|fee", question.casefold())
     heading = re.findall(r"[^\W\d_]{4,}", fact.section.casefold())
     is_topic = heading and EMPTY_HEADINGS.isdisjoint(heading) and _TOPIC.fullmatch(fact.section)
     is_odd = NO_SUBJECT.match(fact.section)
-    is_asked = {word[:4] for word in words} & {word[:4] for word in heading}
+    is_asked = {word[:4].rstrip("s") for word in words} & {word[:4].rstrip("s") for word in heading}
     is_short = len({*words} - _QUESTION_WORDS) <= _SHORT
     if is_odd or not is_topic or not fact.quantity or is_asked or not is_short:
         return ""
-    return f"“{fact.section.capitalize() if fact.section.isupper() else fact.section}” of "
+    shown = fact.section.capitalize() if fact.section.isupper() else fact.section
+    return f"the section “{shown}” of "
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:

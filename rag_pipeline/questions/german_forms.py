@@ -82,7 +82,7 @@ def german_value(sentence: str, value: Span, kind: str, about: str) -> Iterator[
         verb = forms[not verb.endswith("n")]
         if re.fullmatch(_SUBJECT, said["s"]) and not is_vague(said["s"], about):
             yield f"wie {'lang' if kind == 'duration' else 'hoch'} {verb} {said['s']}"
-    elif said := _SUM_OF.fullmatch(before):
+    elif (said := _SUM_OF.fullmatch(before)) and not is_vague(f"die {said['noun']}", about):
         yield f"wie {'lang' if kind == 'duration' else 'hoch'} ist die {said['noun']}"
     elif said := _VERB_SECOND.fullmatch(before):
         rest = re.sub(r"(?:^| )und .*$|^ ?je .*$", "", after)

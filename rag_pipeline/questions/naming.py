@@ -34,16 +34,18 @@ _SITE = re.compile(r"\s[|–—-]\s|:\s")
 """The separator between a title and the site's name or a subtitle."""
 _REPLY = re.compile(r"^(?:(?:re|fwd?|aw|wg|antw)\s*:\s*)+", re.IGNORECASE)
 _COMMAND = re.compile(
-    r"\A(?:\s*\S[^\n]*\(\w+\))?\s*(?:NAME|BEZEICHNUNG)\n+[ \t]+(\S[^\n,]*?)(?:,|\s+[-–—] )", re.I
-)
+    r"\A(?:\s*(?:(?P<page>\S+\(\w+\))|\S)[^\n]*\(\w+\))?\s*(?:NAME|BEZEICHNUNG)\n+"
+    r"[ \t]+(?P<name>\S[^\n,]*?)(?:(?P<more>,)|\s+[-–—] )", re.I
+)  # fmt: skip
 """The start of a manual page up to the command: "LS(1)   User Commands   LS(1)", "NAME", "ls"."""
 _NO_TITLE = re.compile(
     r"(?:exhibit|annex|appendix|attachment|schedule)\b|\W|\S*\(\w+\)$|.*\b(?:title|name|number|"
     r"date|and|as|for|of|on|the|to|with|in|by|from|or|der|die|das|von|für|und)$|"
+    r"loading required|.*[ ,](?:Inc|Ltd|LLC|LLP|PLC|GmbH|Corp|Pty)\.?$|"
     r".*\b(?:click here|journal of|this)\b|copyright\b|these\b|(?:\w+ )?\d{1,2}(?:, | \w+ )\d{4}$",
     re.IGNORECASE,
 )
-"""A title of an attachment or a journal, a markup character, a broken or cut line, or a date."""
+"""A title of an attachment or a journal, a mark, a company, output, a cut line, or a date."""
 _SLOGAN = re.compile(
     r"^(?:read ?me(?: for|:)|welcome to|(?:notes|frequently asked questions) about)(?: the)? |"
     r"(?<=\w) (?:project|release|read ?me)$", re.I
@@ -112,7 +114,8 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
         if is_owned and is_english and not _COMMAND.match(document.text):
             first, short = owners[0], kind.split()[-1]
             names = [f"{first}’{'' if first.endswith('s') else 's'} {kind}", f"the {first} {short}"]
-            names += [f"the {'–'.join(owners)} {short}"] if len(owners) == 2 else []
+            is_of_two = len(owners) == 2 and short in ("agreement", "contract", "lease", "NDA")
+            names += [f"the {'–'.join(owners)} {short}"] if is_of_two else []
         else:
             # The title "Lease" does not identify a document beside "Lease of a House".
             names = _titles(document, is_own)
@@ -169,7 +172,7 @@ def _kind(document: Document, owners: Sequence[str]) -> str:
             # "Board of Governors Confidentiality Agreement": the words before may be half a name.
             is_whole = len(before) <= 2 and words[at - len(before) - 1] not in _NO_PART
             kind = " ".join((*reversed(before), words[at])) if is_whole else words[at]
-            return re.sub(r"\b(?:nda|faq)\b", lambda found: found.group().upper(), kind)
+            return re.sub(r"\b(?:nda|faq|eula)\b", lambda found: found.group().upper(), kind)
     return ""
 
 
@@ -214,7 +217,9 @@ def _titles(document: Document, is_own: Callable[[str], bool]) -> list[str]:
         own = re.sub(r"[\W_]+", r"[\\W_]?", name)
         parts.sort(key=lambda part: not re.fullmatch(own, part, re.IGNORECASE))
     if command := _COMMAND.match(document.text):
-        return [f"“{command[1]}”"] if is_own(command[1]) else []
+        page = (command["page"] or "") if command["more"] else ""  # of several: "syslog(3)"
+        page = (page.lower() if page.isupper() else page) or command["name"]
+        return [f"“{page}”"] if is_own(page) else []
     fitting = [part.rstrip(":") for part in parts if part and len(part.split()) <= _MOST_WORDS]
     title = _SLOGAN.sub("", next(filter(is_own, fitting), ""))
     if title.isupper() and (" " in title or title.casefold() in dictionary("en")):
@@ -223,6 +228,10 @@ def _titles(document: Document, is_own: Callable[[str], bool]) -> list[str]:
         title = re.sub(small, lambda found: found[0].lower(), titled)
         title = title if " " in title else ""
     title = _NUMBER.sub("", title)
+    if document.media_type == "text/html" and title and " " not in title:
+        return []  # "Fotokopie" does not tell its program.
+    is_first = re.match("(?i:start(en|ing)|installing|getting started|erste schritte)", title)
+    title = "" if is_first and document.text.count("\n## ") > 3 else title
     is_empty = EMPTY_HEADINGS.issuperset(title.casefold().split()) or _NO_TITLE.match(title)
     by = rf"(?:\bby|\bauthors?:?)\s+{re.escape(title)}$"
     is_signed = re.search(by, document.text[:_HEAD], re.IGNORECASE | re.MULTILINE)
@@ -235,6 +244,7 @@ def _titles(document: Document, is_own: Callable[[str], bool]) -> list[str]:
         return [f"“{own}”"]
     is_same = name.casefold() == title.casefold()
     # A part that the text holds is a word that people say: "QuickBooks".
-    held = {*re.findall(r"[^\W\d_]+", document.text)}
-    is_spoken = all(_PART.fullmatch(part) or part in held for part in name.split())
+    held = {*re.findall(r"[^\W\d_]+", document.text)} | dictionary("en")
+    odd = {p for p in name.split() if p.islower() and p != name} - held  # "surf alggeo"
+    is_spoken = all(_PART.fullmatch(p) or p in held for p in name.split()) and not odd
     return [f"the file “{name}”"] if is_spoken and not is_same and is_own(name) else []

@@ -27,6 +27,7 @@ _MARKS = re.compile(
 )
 HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t]+)?(.{3,80})")
 _MARKUP = re.compile(
+    r"(?<!\S)\+[^\W\d]\w+|\b(?:Sie|[Ss]elect|[Cc]hoose|[Pp]ress|[Oo]pen) [–-] |"
     r"[|<>{}=\\^$]|__|::|--|https?:|www\.|@\w|\.{3}|…|^[\w-]+:\s|[“\"][^”\"]*$|^[^“\"]*”|"
     r"\w[‐-] \w|\w\.\.\w|[\u0300-\u036f\u0370-\u03ff\u2190-\u23ff\ufffd]|\b(?:the|to|from|of|and|"
     r"or|by|your|our|for|with|in|on)[A-Z]|\s[.,;](?:\s|$)"
@@ -137,7 +138,7 @@ def is_said(sentence: str, language: str) -> bool:
     known = sum(word.casefold() in listed for word in words)
     return (
         len(words) >= 4
-        and not any(_lacks_ligature(word, listed) for word in words if word not in listed)
+        and not any(_lacks_ligature(word, listed) for word in words)
         and sum(map(len, words)) >= len(sentence) / 2
         and known >= _LEAST_KNOWN * len(words)
     )
@@ -145,7 +146,8 @@ def is_said(sentence: str, language: str) -> bool:
 
 def _lacks_ligature(word: str, listed: Set[str]) -> bool:
     """Return whether a word, such as "rst", lost letters that some fonts draw as one."""
-    return word.islower() and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
+    is_odd = word.islower() and (word not in listed or word in ("nd", "le"))  # "find", "file"
+    return is_odd and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
 
 
 def plain(text: str) -> str:

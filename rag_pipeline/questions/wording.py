@@ -95,7 +95,7 @@ _NAMED = (
 )
 _OF_NAMES = {
     "“": "„", "”": "“", "the mail": "der E-Mail", "the table": "der Tabelle",
-    "the file": "der Datei", "“ of ": "“ in ",
+    "the file": "der Datei", "the section": "Abschnitt", "“ of ": "“ in ",
 }  # fmt: skip
 """Parts of names of documents in German, in the order in which they are replaced."""
 _GERMAN_VERB = re.compile(
@@ -155,8 +155,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     clause = re.sub(r"^(the Agreement) .* and (will|shall) ", r"\1 \2 ", clause)
     if summed := _OF_SUM.search(clause):
         use = re.match(r" (?:for|per|on) [\w -]{3,40}$", after)
-        unknown = r"fee|penalty|(?:sur)?charge|fine|discount|rate|bonus|delay"
-        is_unknown = re.fullmatch(unknown, summed["noun"]) and not use
+        is_unknown = re.fullmatch(either("vague_nouns"), summed["noun"]) and not use
         # A reader cannot know which fee is meant, or whether it is given back.
         is_old = NO_SUBJECT.match(f"the {summed['noun']}")  # "the old deposit"
         if is_unknown or is_old or _GIVEN_BACK.search(fact.sentence):
@@ -247,6 +246,7 @@ def _turned(fact: StatedFact, random: Random) -> str | None:
     if (
         not is_subject(re.sub(r"^the new (?=\w+ )", "the ", subject))
         or is_vague(subject, fact.about)
+        or re.fullmatch(rf"an? (?:{either('vague_nouns')})", subject)
         or re.search(r"\b(?:not|never|no|exceed)\b|\b(?:or|and) \w+(?:ed\b|s \w)", verb)
     ):
         return None

@@ -48,6 +48,8 @@ BOXES = """| Where | Size | Power (hp) |
 | Pontoon | small | 6 |
 | Loft | tiny | 9 |
 """
+VALUES = """| Merkmal | Wert | Anzahl |\n| --- | --- | --- |\n| Spannung | 230 V | 1 |
+| Weitere Leistung | 5 W | 3 |\n| Geräuschpegel | 46 dB(A) | 4 |\n"""
 BOATS = BOXES.replace("Where", "Boat")
 HOURLY = """| Item | Price (£) | Unit | Number |
 | --- | --- | --- | --- |
@@ -132,6 +134,11 @@ TOTALS = "| Item | Q1 |\n| --- | --- |\n| Online ads | 5 |\n| Total | 9 |\n| Onl
             ("what is the size of “Shed”", "large"),
             ("what is the power in hp of “Loft”", "9"),
             ("what is the power in hp of “Pontoon”", "6"),
+        }),
+        # A plain value is asked for by its row, a count and a row that leans on another not at all.
+        ("werte.md", "text/markdown", VALUES, {
+            ("wie hoch ist die Spannung", "230 V"),
+            ("wie hoch ist der Geräuschpegel", "46 dB(A)"),
         }),
         # A log has no names of rows, and a sum or a repeated name is no row of its own.
         ("log.csv", "text/csv", LOG, set()),

@@ -190,7 +190,8 @@ def test_an_abbreviation_has_one_long_form_and_is_asked_at_the_first() -> None:
     assert [(f.subject, f.start) for f in facts(text, "abbreviation")] == [("LAN", 0)]
     text = "They ask the Office of Pine Marten (OPM) for the list "
     text += "of the Big Confidential Items (CI).\nColour Reference (CR) of the list of it: NA\n\n"
-    text += "The list names all red data types (RDTs) of the house.\n"
+    text += "The list names all red data types (RDTs) of the house.\n\n"
+    text += "The list has the answers to frequently asked questions (FAQs) of the house.\n"
     answers = ["Office of Pine Marten", "red data type"]
     assert [f.answer for f in facts(text, "abbreviation")] == answers
 
@@ -210,6 +211,9 @@ def test_a_comment_in_code_is_no_heading() -> None:
         ("Or copy them by hand.\n\n```sh\ncopy a b\n```", {}),
         ("Keys of backups start with `b_`, and names too with `b_`.", {"Disk backups": 2}),
         ("This section explains the restoration of files.", {}),
+        ("Backups need disks; further information is in the guide for operators.", {}),
+        ("Press the keys +Shift+B, and the backups are kept in the cellar.", {}),
+        ("Disk backups Disk backups are kept in the cellar of the house.", {}),
         (
             "## Anna Trellis\n\nShe keeps the copies in the cellar of the house.",
             {"Disk backups": 1},

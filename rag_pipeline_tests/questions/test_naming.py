@@ -23,6 +23,13 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
         ("a.html", "Time Off Policy | Quillmere Hub", "Staff of Quillmere may rest.",
          ["Quillmere’s time off policy", "the Quillmere policy"]),
         ("halvorsk-terms.txt", "HALVORSK", "We are Halvorsk.", ["Halvorsk’s terms", "the Halvorsk terms"]),
+        # Only an agreement has two parties, and a company or output is no title.
+        ("p.md", "Privacy Policy", BODY, ["Halvorsk’s privacy policy", "the Halvorsk policy"]),
+        ("fuel.txt", "BUNKER FUEL, LLC", "Doors are closed.", ["the file “fuel”"]),
+        ("oars.pdf", "Loading required package: tide", "Doors.", ["the file “oars”"]),
+        ("surf-algzo.pdf", "", "Doors are closed.", []),
+        ("slog.3.txt", "SLOG(3)", "SLOG(3) C SLOG(3)\n\nNAME\n  olog, slog - log\n", ["“slog(3)”"]),
+        ("oars.txt", "Starten von Kahn", "## Starten\n## Ziel\n## Ende\n## Ufer\n" * 2, ["the file “oars”"]),
         # Whose it is, or what, is not known.
         ("b.md", "Fire Safety Policy | Hub", "Doors are closed.", ["“Fire Safety Policy”"]),
         ("fire-doors.md", "", "Doors are closed.", ["the file “fire doors”"]),
