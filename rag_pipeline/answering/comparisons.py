@@ -12,19 +12,17 @@ from rag_pipeline.answering.extractive import (
     NO_ANSWER,
     Ranked,
     as_answer,
-    choose,
     quoted,
     rank_sentences,
 )
 from rag_pipeline.answering.facts import kinds_asked, states
+from rag_pipeline.answering.halves import Halves, halves
 from rag_pipeline.answering.intent import sides_of, uncompared
-from rag_pipeline.answering.matching import Words
-from rag_pipeline.answering.naming import about
-from rag_pipeline.answering.reading import Reader, multilingual
+from rag_pipeline.answering.matching import Words, words_of
+from rag_pipeline.answering.naming import about, capitalized, unheld_names
+from rag_pipeline.answering.reading import Reader, differ, multilingual, written_in
 from rag_pipeline.answering.sentences import Sentence
-from rag_pipeline.answering.sides import has_words, rows_of_sides, side_query
-from rag_pipeline.answering.structured import structured_answer
-from rag_pipeline.answering.tables import DocumentOf
+from rag_pipeline.answering.sides import has_words
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.config.calibration import Calibration
 from rag_pipeline.datamodels import (
@@ -35,29 +33,27 @@ from rag_pipeline.datamodels import (
     SearchResult,
 )
 from rag_pipeline.imports import compiled
-from rag_pipeline.search.standing import are_versions, asks_for, in_force, lost, standings
+from rag_pipeline.loading.languages import language_of
+from rag_pipeline.search.standing import are_versions, asks_for, lost, standings
 
 MAX_CONTEXTS = 50
 """Maximum number of passages that an answer is made from."""
 COUNTERPARTS = 30
 """Number of passages in which the other side of a comparison is searched for."""
-_COMPARED_DOCUMENTS = 6
+_COMPARED = 6
+"""Maximum number of quotes in a comparison without sides."""
 _FEWEST_ROWS = 2
 """Least number of rows of a table after empty rows at its end are dropped."""
-_COMPARED_PASSAGES = 8
 _QUOTED_A_SIDE = 4
 """Maximum number of quotes in a row of a comparison."""
-_LEAST_MET = 0.78
-"""Least match of a sentence in a table, as a share of the best sentence's value.
-
-Chosen on comparisons of the sample's documents.
-"""
 _LEAST_ALIKE = 1.07
 """Least agreement of a sentence with a quote of the other side. Chosen on three mixed folders."""
 _LEAST_RATIO = 75
 """Least similarity in letters, from 0 to 100, of such a sentence without the multilingual model."""
 _NEAR = 6
 """Number of first sentences of two versions that are read for a change."""
+_QUOTED_OF_SIDE = 2
+"""Maximum number of quotes from the answer about one side."""
 _VERSION = re.compile(r"(?i:(?<![^\W_])v(?:er(?:sion)?)?)[ ._-]?(?P<number>\d{1,3})(?!\d)")
 _OLD_AND_NEW = (
     r"\b(?:old|previous|former|first|draft|alte\w*|bisherig\w*|früher\w*|entwurf|ancien\w*|"
@@ -80,44 +76,90 @@ class Comparison:
     settings: ExtractiveAnswers
     reader: Reader
     calibration: Calibration
-    document_of: DocumentOf
+    ask: Callable[[str, Sequence[ScoredChunk]], Answer]
+    """Answers a question from passages."""
     search: Search | None = None
     """Finds passages for the other side if the answer quotes only one document."""
 
     def answer(self, found: SearchResult, ranked: Ranked) -> Answer:
-        """Return a table with one row per compared name, or per document without names.
+        """Return a table with one row per side or version, or else per document.
 
-        A row is empty if no sentence fits the query (see `_to_the_point`). If only one row has
-        quotes, the most similar sentence of another document becomes the second row.
+        A question about each side is answered on its own (see `halves`). A row is empty if no
+        sentence fits. If only one row has quotes, or both have the same, the most similar sentence
+        of another document or version becomes the second row.
         """
-        sides = sides_of(found.query)
+        split, sides = halves(found.query), sides_of(found.query)
         versions = [*versions_of(found.chunks, sides).values()] if sides else []
         if pair := versions or (None if sides else compared_versions(found)):
-            sentences = _of_versions(found, pair, *self._how(confidence=0.0))
-            quotes = [as_answer(0.0, own).citations for own in sentences]
-            if all(quotes):
+            asked = split.common if split else uncompared(found.query)
+            if all(quotes := self._of_versions(found, asked or found.query, pair)):
                 return _compared([*zip(pair, quotes, strict=True)], ranked.confidence)
-        if sides and (of_sides := rows_of_sides(found, sides, self.document_of)):
-            return _compared([*zip(sides, of_sides, strict=True)], ranked.confidence)
-        by_name = self._by_name(found, sides, ranked.confidence) if sides else None
-        answer = by_name or self._by_document(found)
-        told = [row for row in answer.table if row.number is not None]
-        if len(told) == 1 and (other := self._counterpart(found, answer.citations[0])):
-            rows = [(told[0].document_id, answer.citations), other]
-            return _compared(rows, answer.confidence or 0.0)
-        return answer
+        by_side = split and split.are_sides and self._by_side(found, split, ranked.confidence)
+        answer = by_side or self._by_document(ranked)
+        told = [row.number for row in answer.table if row.number is not None]
+        cited = [citation for citation in answer.citations if citation.number in told]
+        if len({(c.document_id, c.start) for c in cited}) != 1:
+            return answer
+        first, own = cited[0], answer.citations if len(told) == 1 else cited[:1]
+        other = self._counterpart(found, first, is_version=len(told) > 1)
+        rows = [(first.document_id, own), *([other] if other else [])]
+        return _compared(rows, answer.confidence or 0.0) if other or len(told) > 1 else answer
+
+    def _by_side(self, found: SearchResult, split: Halves, best: float) -> Answer | None:
+        """Return an answer with a row for each side, or None if the confidence is too low.
+
+        `best` is the confidence from all passages. The passages of a side may raise it.
+        """
+        sides, asked = sides_of(found.query), split.questions
+        chunks = [found.chunks if self.search is None else self.search(one) for one in asked]
+        for n, side in enumerate(sides or ()):
+            if not words_of(side).isdisjoint(unheld_names(asked[n], chunks[n])):
+                chunks[n] = []
+        made = [self.ask(*pair) for pair in zip(asked, chunks, strict=True)]
+        texts = [c.text for one in made for c in one.citations[:1]]
+        if sides and len(texts) > len({*texts}) and not any(map(str.isdigit, texts[0])):
+            # A sentence with both names and without a number compares nothing.
+            for n, other in enumerate(sides[::-1]):
+                chunks[n] = [c for c in chunks[n] if not has_words(about(c), other)] or chunks[n]
+            made = [self.ask(*pair) for pair in zip(asked, chunks, strict=True)]
+        best = max(best, *(answer.confidence or 0.0 for answer in made))
+        said = self.settings.confidence
+        if best < (self.calibration.least if said is None else said):
+            return None
+        firsts = [one.citations[0] if one.citations else None for one in made]
+        words = Words(split.common, [c.text for c in firsts if c])
+        names = words_of(" ".join(capitalized(found.query)))
+        held = [words.in_text(c.text) - names if c else names for c in firsts]
+        rows = []
+        by_name = sides and len({c.document_id for c in firsts if c}) == 1
+        for n, (name, one) in enumerate(zip(sides or asked, made, strict=True)):
+            cited, of_other = list(one.citations[:_QUOTED_OF_SIDE]), firsts[1 - n]
+            cited[1:] = [
+                c
+                for c in cited[1:]
+                if not (of_other and c.text in of_other.text)
+                and (c.text[0] != "|" or c.start > cited[0].start)  # no names of columns
+            ]
+            name = cited[0].document_id if cited and not by_name else name
+            first = cited[0].text if cited else "|"
+            is_prose = first[0] != "|" and not differ(language_of(found.query), written_in(first))
+            if is_prose and held[1 - n] and not held[n]:
+                cited = []
+            rows.append((name, cited))
+        return _compared(rows, best) if any(firsts) else None
 
     def _counterpart(
-        self, found: SearchResult, quote: Citation
+        self, found: SearchResult, quote: Citation, is_version: bool
     ) -> tuple[str, Sequence[Citation]] | None:
         """Return another document's id with its sentence most similar to a quote, or None.
 
         If the passages hold another version of the quote's document, only this version is read.
+        With `is_version`, there must be another version.
         """
-        chunks = [c for c in found.chunks if are_versions(c.document_id, quote.document_id)]
-        chunks = self._others(chunks, found.query, quote)
+        chunks = self._others(found.chunks, found.query, quote, True)
         if not chunks and self.search is not None:
-            chunks = self._others(self.search(quote.text)[:COUNTERPARTS], found.query, quote)
+            more = self.search(quote.text)[:COUNTERPARTS]
+            chunks = self._others(more, found.query, quote, is_version)
         # Where the packaged model found the passages, the multilingual model is not opened.
         by_meaning = found.token_weights is None and multilingual() is not None
         agreed = ranked_sentences(quote.text, chunks, by_meaning=by_meaning) if chunks else None
@@ -132,115 +174,53 @@ class Comparison:
         return first.chunk.document_id, as_answer(0.0, [first]).citations
 
     def _others(
-        self, chunks: Sequence[ScoredChunk], query: str, quote: Citation
+        self, chunks: Sequence[ScoredChunk], query: str, quote: Citation, is_version: bool
     ) -> list[ScoredChunk]:
-        """Return the chunks of other documents, except drafts and the like (see `standings`)."""
-        standing = standings({chunk.document_id for chunk in chunks})
+        """Return the chunks of other documents, except drafts and the like (see `standings`).
+
+        With `is_version`, the ids of these documents differ in numbers alone, or they are versions.
+        """
+        standing, own = standings({chunk.document_id for chunk in chunks}), quote.document_id
         return [
             c
             for c in chunks
-            if c.document_id != quote.document_id
-            and (
-                standing.get(c.document_id) in (None, "old version")
-                or asks_for(query, c.document_id)
-            )
+            if (other := c.document_id) != own
+            and (standing.get(other) in (None, "old version") or asks_for(query, other))
+            and (not is_version or _are_alike(other, own))
         ]
 
-    def _by_document(self, found: SearchResult) -> Answer:
-        chunks_of: dict[str, list[ScoredChunk]] = {}
-        for chunk in in_force(found.query, found.chunks[: found.contexts or None]):
-            chunks_of.setdefault(chunk.document_id, []).append(chunk)
-        documents = list(chunks_of)[:_COMPARED_DOCUMENTS]
-        shown = (chunks_of[document_id][:_COMPARED_PASSAGES] for document_id in documents)
-        chosen = [choose(replace(found, chunks=own), *self._how()) for own in shown]
-        kept = _to_the_point(found.search_text, [sentences for _, sentences in chosen])
-        best = max((confidence for confidence, _ in chosen), default=0.0)
-        quotes = [as_answer(0.0, sentences).citations for sentences in kept]
-        return _compared(list(zip(documents, quotes, strict=True)), best)
+    def _by_document(self, ranked: Ranked) -> Answer:
+        """Return an answer with a row for each document of the best sentences."""
+        rows: dict[str, list[Sentence]] = {}
+        for sentence in ranked.first(_COMPARED):
+            rows.setdefault(sentence.chunk.document_id, []).append(sentence)
+        quotes = ((name, as_answer(0.0, own).citations) for name, own in rows.items())
+        return _compared([*quotes], ranked.confidence)
 
-    def _by_name(self, found: SearchResult, sides: tuple[str, str], best: float) -> Answer | None:
-        """Return an answer with one row per compared name, made from its own passages.
+    def _of_versions(
+        self, found: SearchResult, query: str, versions: Sequence[str]
+    ) -> list[tuple[Citation, ...]]:
+        """Return for each version the quote about the compared thing, or ().
 
-        A name without passages has an empty row. Return None if both rows are empty or the
-        confidence is too low. `best` is the confidence from all passages. The passages of a
-        name may raise this confidence.
+        One version has the best sentence. The other version has the sentence most similar to it. A
+        sentence with the same words in both versions is not quoted if a changed one ranks near.
         """
-        surely = self._how(confidence=0.0, contexts=MAX_CONTEXTS)
-        names: list[str] = []
-        quotes: list[Sequence[Citation]] = []
-        plain: list[Sequence[Sentence]] = []
-        titled = [[c for c in found.chunks if _titles(c, side)] for side in sides]
-        confidences: list[float] = []
-        are_alike = True  # whether the sentences of both names were compared with the same words
-        for (side, other), named in zip((sides, sides[::-1]), titled, strict=True):
-            own = named if all(titled) else [c for c in found.chunks if _has_side(c, side)]
-            own.sort(key=lambda c: _has_side(c, other))  # passages about one name alone come first
-            first = [c for c in own if c.document_id == own[0].document_id][:_COMPARED_PASSAGES]
-            asked = side_query(found.query, other)
-            one = replace(found, query=asked, search_text=asked, chunks=first)
-            # The names, and words such as "higher", would outweigh the compared words.
-            unnamed = uncompared(side_query(asked, side)) or asked
-            plainly = replace(one, query=unnamed, search_text=unnamed)
-            ranked = rank_sentences(plainly, *surely)
-            if not ranked.sentences:  # the rest of the question alone is unlike the passages
-                ranked = rank_sentences(one, *surely)
-                are_alike = False
-            confidences.append(ranked.confidence)
-            if not all(titled):  # perhaps a document has a section for each name
-                scores = zip(ranked.sentences, ranked.scores, strict=True)
-                below = [pair for pair in scores if has_words(pair[0].heading, side)]
-                if below:
-                    own_sentences, own_scores = zip(*below, strict=True)
-                    ranked = ranked._replace(sentences=own_sentences, scores=own_scores)
-            structured = structured_answer(one, ranked, self.document_of)
-            names.append(first[0].document_id if first else side)
-            quotes.append(structured.citations if structured else ())
-            plain.append([] if structured else ranked.first(1))
-        kept = _to_the_point(found.search_text, plain) if are_alike else plain
-        rows = [
-            (n, q or as_answer(0.0, k).citations)
-            for n, q, k in zip(names, quotes, kept, strict=True)
-        ]
-        said = self.settings.confidence
-        least = self.calibration.least if said is None else said
-        best = max(best, *confidences)
-        if best < least or not any(citations for _, citations in rows):
-            return None
-        return _compared(rows, best)
+        both = [c for c in found.chunks if c.document_id in versions]
+        one = replace(found, search_text=query, chunks=both)
+        sentences = rank_sentences(one, *self._how(confidence=0.0)).sentences
+        first: tuple[Sentence, ...] = ()
+        for best in sentences[:_NEAR]:
+            others = [s for s in sentences if s.chunk.document_id != best.chunk.document_id]
+            similar = max(others, key=lambda s: fuzz.ratio(s.text, best.text), default=best)
+            first = first or (best, similar)
+            if similar.text != best.text:
+                first = best, similar
+                break
+        chosen = ([s for s in first if s.chunk.document_id == v][:1] for v in versions)
+        return [as_answer(0.0, own).citations for own in chosen]
 
     def _how(self, **changed: float) -> tuple[ExtractiveAnswers, Reader, Calibration]:
         return self.settings.model_copy(update=changed), self.reader, self.calibration
-
-
-def _of_versions(
-    found: SearchResult,
-    versions: Sequence[str],
-    settings: ExtractiveAnswers,
-    reader: Reader,
-    calibration: Calibration,
-) -> list[list[Sentence]]:
-    """Return for each version the sentence about the compared thing, or [].
-
-    One version has the best sentence. The other version has the sentence most similar to it. A
-    sentence with the same words in both versions is not quoted if a changed one ranks near.
-    The search omits words of the documents' names, because they do not distinguish sentences.
-    """
-    both = [c for c in found.chunks if c.document_id in versions]
-    names = "\n".join(f"{c.title}\n{c.document_id}" for c in both)
-    query = uncompared(found.query) or found.query
-    asked = sorted(Words(query, [query]).asked, key=query.casefold().find)
-    text = " ".join(w for w in asked if not has_words(names, w)) or query
-    one = replace(found, search_text=text, chunks=both)
-    sentences = rank_sentences(one, settings, reader, calibration).sentences
-    first: tuple[Sentence, Sentence | None] | None = None
-    for best in sentences[:_NEAR]:
-        others = [s for s in sentences if s.chunk.document_id != best.chunk.document_id]
-        similar = max(others, key=lambda s: fuzz.ratio(s.text, best.text), default=None)
-        first = first or (best, similar)
-        if similar and similar.text != best.text:
-            first = best, similar
-            break
-    return [[s for s in first or () if s and s.chunk.document_id == v] for v in versions]
 
 
 def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float) -> Answer:
@@ -265,16 +245,16 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
     )
 
 
-def _has_side(chunk: ScoredChunk, side: str) -> bool:
-    """Return whether a passage, its context or its document's name has all words of a name."""
-    return has_words(about(chunk), side)
-
-
 def _titles(chunk: ScoredChunk, side: str) -> bool:
     name = f"{chunk.title}\n{chunk.document_id}"
     if version := _VERSION.fullmatch(side):
         return any(version["number"] == one["number"] for one in _VERSION.finditer(name))
     return has_words(name, side)
+
+
+def _are_alike(one: str, other: str) -> bool:
+    one_unnumbered, other_unnumbered = (re.sub(r"\d+", "", name) for name in (one, other))
+    return one_unnumbered == other_unnumbered or are_versions(one, other)
 
 
 def versions_of(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[str, str]:
@@ -299,18 +279,6 @@ def compared_versions(found: SearchResult) -> tuple[str, str] | None:
     pairs = ((one, two) for two in ids for one in ids[: ids.index(two)] if are_versions(one, two))
     kept = (p for p in pairs if not lost(found.query, p))
     return next(kept, None) if both or found.kind == "comparison" else None
-
-
-def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:
-    """Return the sentences that have at least 78 % of the best sentence's match.
-
-    If a sentence states a fact of the kind that the query asks for, only such sentences are kept.
-    """
-    best = max((s.match for sentences in chosen for s in sentences), default=0.0)
-    near = [[s for s in own if s.match >= _LEAST_MET * best] for own in chosen]
-    kinds = kinds_asked(search_text)
-    stating = [[s for s in own if states(s.with_units, kinds)] for own in near]
-    return stating if any(stating) else near
 
 
 def as_table(rows: Sequence[ComparisonRow]) -> str:

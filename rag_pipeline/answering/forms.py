@@ -14,7 +14,8 @@ from rag_pipeline.answering.comparisons import (
 from rag_pipeline.answering.computing import asks_for_extreme
 from rag_pipeline.answering.extractive import NO_ANSWER, Ranked, as_answer, quoted, rank_sentences
 from rag_pipeline.answering.facts import kinds_asked, verdict
-from rag_pipeline.answering.intent import sides_of
+from rag_pipeline.answering.halves import halves
+from rag_pipeline.answering.intent import detect, sides_of
 from rag_pipeline.answering.matching import Words
 from rag_pipeline.answering.naming import is_of_other_name, of_named
 from rag_pipeline.answering.reading import Reader
@@ -31,6 +32,8 @@ _CHANGED_ROWS = 3
 """Number of first rows of an answer that another document may change."""
 _TABLES = 3
 """Number of first passages whose tables may lack a row."""
+_OF_BOTH = 3
+"""Least number of quotes of two rows and the names of their columns."""
 _FURTHER = 4
 """Factor by which `contexts` grows if the first passages hardly match a query."""
 _LISTED = 3
@@ -100,38 +103,72 @@ def form_answers(
     "Yes" or "No" precedes them if it is certain (see `verdict`). A comprehensive question gets up
     to 12 sentences. A comparison gets a table (see `Comparison`). `search` finds its other side.
     """
-    made = []
-    for one in found:
-        one = replace(one, chunks=of_named(one.query, one.chunks, document_of))
-        limits = {"contexts": MAX_CONTEXTS, "sentences": settings.sentences}
-        form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
-        ranked = _of_named_sheets(one, rank_sentences(one, form, reader, calibration), document_of)
-        sides = sides_of(one.query) if one.kind == "comparison" else None
-        of_years = sides is not None and all(any(map(str.isdigit, side)) for side in sides)
-        by_rows = not sides or (of_years and not versions_of(one.chunks, sides))
-        pair = None if sides else compared_versions(one)
-        structured = structured_answer(one, ranked, document_of) if by_rows and not pair else None
-        compares = one.kind == "comparison" and not asks_for_extreme(one.query)
-        if structured and compares and structured.text.startswith("“"):
-            structured = None  # nothing was computed from the rows of both sides
-        if structured and (changing := _change_of_rows(one, structured, ranked)):
-            structured, ranked = None, changing
-        if structured:
-            made.append(structured)
-        elif one.kind == "comparison" or pair:
-            comparison = Comparison(
-                settings=form,
-                reader=reader,
-                calibration=calibration,
-                document_of=document_of,
-                search=search,
-            )
-            made.append(comparison.answer(one, ranked))
-        else:
-            made.append(_quotes(one, form, ranked))
-        if one.kind != "comparison":
-            made[-1] = _doubted(one, made[-1], document_of)
-    return made
+    tools = reader, calibration, document_of
+    return [_formed(one, settings, *tools, search, True) for one in found]
+
+
+def _formed(
+    one: SearchResult,
+    settings: ExtractiveAnswers,
+    reader: Reader,
+    calibration: Calibration,
+    document_of: DocumentOf,
+    search: Search | None,
+    splits: bool,
+) -> Answer:
+    """Return the answer of one query. `splits` says whether its sides or parts have own answers."""
+    one = replace(one, chunks=of_named(one.query, one.chunks, document_of))
+    limits = {"contexts": MAX_CONTEXTS, "sentences": settings.sentences}
+    form = settings.model_copy(update=limits | _LIMITS.get(one.kind, {}))
+    ranked = _of_named_sheets(one, rank_sentences(one, form, reader, calibration), document_of)
+    split = halves(one.query) if splits else None
+    sides = (split and split.are_sides) or (splits and compared_versions(one) is not None)
+    names = sides_of(one.query) or ("", "")
+    of_years = all(any(map(str.isdigit, n)) for n in names) and not versions_of(one.chunks, names)
+    structured = structured_answer(one, ranked, document_of)
+    compares = one.kind == "comparison" and not asks_for_extreme(one.query)
+    if structured and (
+        (compares and ((sides and not of_years) or structured.text.startswith("“")))
+        or (sides and len(structured.citations) < _OF_BOTH)
+    ):
+        structured = None  # nothing was computed, or it is not about both sides
+    if structured and (changing := _change_of_rows(one, structured, ranked)):
+        structured, ranked = None, changing
+
+    def ask(question: str, chunks: Sequence[ScoredChunk]) -> Answer:
+        kind = detect(question).kind
+        kind = "general" if kind == "comparison" else kind
+        asked = replace(one, query=question, search_text=question, chunks=chunks, kind=kind)
+        surely = settings.model_copy(update={"confidence": 0.0})
+        return _formed(asked, surely, reader, calibration, document_of, None, False)
+
+    if structured:
+        answer = structured
+    elif one.kind == "comparison" or sides:
+        comparison = Comparison(
+            settings=form,
+            reader=reader,
+            calibration=calibration,
+            ask=ask,
+            search=search,
+        )
+        return comparison.answer(one, ranked)
+    else:
+        answer = _quotes(one, form, ranked)
+    if split and answer.answered and not sides:
+        second = split.questions[1]
+        answer = _with_part(answer, ask(second, search(second) if search else one.chunks))
+    return answer if one.kind == "comparison" else _doubted(one, answer, document_of)
+
+
+def _with_part(answer: Answer, part: Answer) -> Answer:
+    """Add the first quote of the answer to a question's second part."""
+    for cited in part.citations[:1]:
+        if not any(cited.text in own.text or own.text in cited.text for own in answer.citations):
+            own = replace(cited, number=len(answer.citations) + 1)
+            text = f"{answer.text}\n{quoted(own)}"
+            return replace(answer, text=text, citations=(*answer.citations, own))
+    return answer
 
 
 def _doubted(found: SearchResult, answer: Answer, document_of: DocumentOf) -> Answer:

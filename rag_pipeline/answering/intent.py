@@ -27,7 +27,7 @@ _NOW_AND_THEN = (
 )
 """Two times that a question compares, in English, German and French."""
 _COMPARISON = (
-    r"\b(?:compar\w+|contrast\w*|differ(?:s|ed|ing|ences?|ent(?:ly)? (?:from|between|in))?|"
+    r"\b(?:compar(?!t)\w+|contrast\w*|differ(?:s|ed|ing|ences?|ent(?:ly)? (?:from|between|in))?|"
     r"disagree\w*|versus|vs\.?|in common|unlike|side by side|"
     r"what (?:separates|(?:has )?changed)|which of (?:both|them)|treat\b[^?]{1,80}\balike|"
     r"(?:better|worse) off\b[^?]{0,60}\bor|put\b[^?]{1,60}\bnext to|has\b[^?]{1,60}\bgot\w* \w+er|"
@@ -62,22 +62,24 @@ _NAME = (
     rf"(?:\s+(?:de\s+|of\s+|the\s+)?(?:{_CAPITAL}|\d)[\w.&-]*){{0,4}}"
 )
 _SIDE = rf"{_NAME}|\b(?:(?:19|20)\d\d|v(?:ersion )?\d+)\b"
+_YEAR = re.compile(r"(?:19|20)\d\d")
 _SIDES = re.compile(
     rf"(?P<one>{_SIDE})(?:,| the| der| die| das| le| la| el)*"
-    r"\s+(?P<join>or|and|oder|und|ou|et|o|y|to|bis|à|vs\.?|versus|than|als|gegenüber)\s+"
+    r"\s+(?P<join>or|and|oder|und|ou|et|o|y|to|bis|à|vs\.?|versus|than|als|gegenüber|"
+    r"(?:as )?compared (?:with|to)|(?:im )?Vergleich zu[mr]?)\s+"
     r"(?P<between>(?:(?:in|im|for|für|the|der|die|das|dem|den|le|la|el|bei|beim|with|mit|of|from|von|"
     r"at|en|à|au|chez)\s+)*)"
     rf"(?P<other>{_SIDE})"
 )
 """Two names, years or versions that a question compares, such as "Acme or Brightwater"."""
-_GREATER = re.compile(
+GREATER = re.compile(
     r"\b(?:more|less|fewer|most|least|better|worse|longer|higher|mehr|weniger|besser|meisten|plus|"
     r"moins|más|menos|[a-z]{2,}(?:st|sten)\b|(?!over|under|other|either|whether|after|never|number|"
     r"order|oder|aber|unter|über|einer|keiner|dieser)[a-zäöüß]{3,}(?:er|ere[nrs]?))\b"
 )
 """A comparative or superlative, or a word that looks like one."""
 _COMPARING = re.compile(
-    r"\b(?:compar\w+|contrast\w*|differ\w*|between|versus|vs\.?|change[ds]?|vergleich\w*|"
+    r"\b(?:compar(?!t)\w+|contrast\w*|differ\w*|between|versus|vs\.?|change[ds]?|vergleich\w*|"
     r"unterschie\w*|unterscheide\w*|zwischen|geändert|comparaison|différen\w+|entre|"
     r"more|less|fewer|most|least|better|worse|expensive|(?:long|short|high|low|lat|earli|fast|soon|"
     r"larg|small|bigg|great|cheap|dear|strict)(?:er|est)|mehr|weniger|besser|"
@@ -181,21 +183,31 @@ def sides_of(question: str) -> tuple[str, str] | None:
     The question has words of a comparison, or it has a comparative and "or" between the names. A
     question with two years or versions may have a word of change instead, such as "rose".
     """
-    compares = bool(compiled(_KINDS[0][1], re.IGNORECASE).search(question))
-    is_graded = bool(_GREATER.search(question))
+    is_compared = compares(question)
+    is_graded = bool(GREATER.search(question))
     for found in _SIDES.finditer(question):
         one = " ".join(w for w in found["one"].split() if w.lower() not in _ASKING)
         are_numbers = all(any(map(str.isdigit, found[side])) for side in ("one", "other"))
         if are_numbers and _CHANGE.search(question):
-            return one, found["other"].rstrip(".")
+            return _alike(one, found["other"].rstrip("."))
         if found["join"] in ("to", "bis", "à"):
             continue
         is_choice = found["join"] in ("or", "oder", "ou", "o", "vs", "vs.", "versus")
         before = question[: found.start("one")].split()[-1:]
         are_apart = bool(before) and found["between"].split()[:1] == before  # in Ulm and in Lyon
-        if one and (compares or are_apart or (is_choice and is_graded)):
-            return one, found["other"].rstrip(".")
+        if one and (is_compared or are_apart or (is_choice and is_graded)):
+            return _alike(one, found["other"].rstrip("."))
     return None
+
+
+def _alike(one: str, other: str) -> tuple[str, str]:
+    """Return two sides. Beside a year, a name that ends with a year is its year."""
+    return (one.split()[-1] if _YEAR.fullmatch(other) else one), other
+
+
+def compares(question: str) -> bool:
+    """Return whether a question has words of a comparison."""
+    return bool(compiled(_KINDS[0][1], re.IGNORECASE).search(question))
 
 
 def uncompared(question: str) -> str:

@@ -10,6 +10,7 @@
 import re
 from collections.abc import Sequence
 
+from rag_pipeline.answering.halves import PREPOSITIONS
 from rag_pipeline.answering.intent import key_entities
 
 _LEAD = re.compile(
@@ -18,12 +19,8 @@ _LEAD = re.compile(
     r"(?:\s*(?:mit|aus|de))?\s+",
     re.IGNORECASE,
 )
-_PREPOSITION = (
-    "in im for at on from to of with by under für bei beim am von vom nach mit zu zum zur aus "
-    "pour à en dans chez para con por"
-).split()
 _SLOT = (
-    rf"\s+(?:(?:an?|ein\w*|une?|una)\s+[\w-]+(?:\s+(?!(?:{'|'.join(_PREPOSITION)})\b)[\w-]+)?|"
+    rf"\s+(?:(?:an?|ein\w*|une?|una)\s+[\w-]+(?:\s+(?!(?:{'|'.join(PREPOSITIONS)})\b)[\w-]+)?|"
     r"(?:(?:the|der|die|das|dem|den|le|la|les|el|los)\s+)?"
     r"(?:[^\W_a-z][\w.&-]*(?:\s+[^\W_a-z][\w.&-]*)*|\w+))"
 )
@@ -62,7 +59,7 @@ def _replaced(before: str, part: str) -> str:
     first, _, rest = part.partition(" ")
     if year and _YEAR.search(before):
         return _YEAR.sub(part, before)
-    if rest and first.casefold() in _PREPOSITION:
+    if rest and first.casefold() in PREPOSITIONS:
         same = list(re.finditer(rf"\b{re.escape(first)}\b{_SLOT}", before, re.IGNORECASE))
         if same:
             return before[: same[-1].start()] + part + before[same[-1].end() :]

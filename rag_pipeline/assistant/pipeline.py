@@ -179,6 +179,7 @@ class _Answering:
         self._answers, self._make_answers = next(methods, (ExtractiveAnswers(), None))
         self._contexts = self._candidates = 0
         self._boost: Boost | None = None
+        self._further: dict[str, ScoredChunk] = {}
         self._document_of = self.assistant.document_reader()
         self.is_whole = True
         """Whether every step succeeded. If False, the answer is not kept."""
@@ -312,7 +313,9 @@ class _Answering:
 
     def _found_for(self, text: str) -> Sequence[ScoredChunk]:
         request = self._request(text, COUNTERPARTS, is_neutral=True)
-        return self.assistant.merged_search(request, self.chosen).chunks
+        chunks = self.assistant.merged_search(request, self.chosen).chunks
+        self._further |= {chunk.chunk_id: chunk for chunk in chunks}
+        return chunks
 
     def _confidence(self, answer: Answer, found: SearchResult) -> float:
         if not answer.answered:
@@ -370,6 +373,8 @@ class _Answering:
         return answer
 
     def _finish(self, question: str, answer: Answer, found: SearchResult) -> AssistedAnswer:
+        read = {chunk.chunk_id: chunk for chunk in found.chunks}
+        found = replace(found, chunks=[*(read | self._further | read).values()])
         with self._step("citations") as detail:
             answer, sources = cited(answer, found.chunks, self._document_of)
             text = with_column_names(answer, found.chunks, self._document_of)
