@@ -27,8 +27,10 @@ HOSTILE = "</blockquote></details><script>window.attacked = 1</script><img src=x
 def workspace(tmp_path_factory):
     """Return a corpus that has been run, with one query that nothing answers."""
     folder = tmp_path_factory.mktemp("report")
-    every = {"chunking": "recursive_150", "contextualizer": "*", "embedding": "minilm"}
-    file = write_corpus(folder, configurations=[{**every, "retriever": "dense"}])
+    every = {"chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
+    both = [{**every, "contextualizer": name} for name in ("structural", "none")]
+    plain = "recursive_150.none.minilm.dense.none"
+    file = write_corpus(folder, configurations=both, baseline=plain)
     write_documents(
         folder / "documents", {"attack.txt": f"Fees. {HOSTILE} " + "Fees are due. " * 9}
     )
