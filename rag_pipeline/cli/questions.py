@@ -41,10 +41,13 @@ from rag_pipeline.indexing import (
 from rag_pipeline.models.chat import expected_tokens
 from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
 from rag_pipeline.questions import files, review
-from rag_pipeline.questions.generation import MadeQuestions, make_questions
+from rag_pipeline.questions.generation import (
+    MadeQuestions,
+    make_questions,
+    reasons_not_in_force,
+)
 from rag_pipeline.questions.written import prompts_of, write_questions
 from rag_pipeline.search.excerpt import excerpt
-from rag_pipeline.search.standing import not_in_force
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
@@ -57,6 +60,7 @@ _PLAIN = {
     "asked already": "a question like it is asked already",
     "no wording": "the rules cannot turn the sentence into a question",
     "not in force": "a newer document replaces it",
+    "a draft": "it is a draft",
     "a copy of another": "it is a copy of another document",
     "no fact that the rules read": "the rules find no fact in it",
     "no question passed": "no fact in it became a question",
@@ -181,11 +185,12 @@ def _explain_few(made: MadeQuestions, documents: Sequence[Document], chat: str |
     if chat is not None:
         source = f"{counted(made.facts, 'prompt')} of {escape(chat)} sent"
     read = f"{counted(len(documents), 'document')} read"
-    named = ", ".join(sorted(not_in_force([d.document_id for d in documents]))[:_SHOWN])
+    aside = sorted(reasons_not_in_force(documents).items())
     for tried, reasons in ((read, made.left_out), (source, made.refused)):
         tell(f"{tried}{'; no question came of these:' if reasons else ''}")
         for why, number in reasons.most_common():
-            which = f" ({visible(named)})" * (why == "not in force")
+            named = ", ".join([d for d, reason in aside if reason == why][:_SHOWN])
+            which = f" ({visible(named)})" * bool(named)
             tell(indented(f"{number:,}: {_PLAIN.get(why) or visible(why)}{which}", "  "))
     model = ", or name a chat model: --chat" if chat is None else ""
     tell(f"To make more: write some, or import a server's log (rag questions import){model}")

@@ -41,6 +41,7 @@ _TRIED = 3
 _SKETCH = 128
 """Number of hashes that stand for a document."""
 _COPIED = 0.9
+_REASONS = {"copy": "a copy of another", "draft": "a draft"}
 _MOST_TRIED = 6
 """Maximum number of facts tried per wanted question."""
 _ENTRIES: tuple[FactKind, ...] = ("option", "variable", "purpose", "term", "abbreviation")
@@ -98,9 +99,9 @@ def make_questions(
     rows: list[QuestionRow] = []
     listed: list[QuestionRow] = []
     in_force = documents_in_force(documents)
-    left_out = Counter({"not in force": len(documents) - len(in_force)})
+    left_out = Counter(reasons_not_in_force(documents).values())
     documents = distinct_documents(in_force)
-    left_out["a copy of another"] = len(in_force) - len(documents)
+    left_out["a copy of another"] += len(in_force) - len(documents)
     skipped = left_out.total()
     by_document = []
     for number, document in enumerate(documents):
@@ -156,8 +157,14 @@ def make_questions(
 
 def documents_in_force(documents: Sequence[Document]) -> list[Document]:
     """Return the documents that no other document replaces (see `search.standing`)."""
-    replaced = not_in_force([d.document_id for d in documents])
+    replaced = reasons_not_in_force(documents)
     return [d for d in documents if d.document_id not in replaced]
+
+
+def reasons_not_in_force(documents: Sequence[Document]) -> dict[str, str]:
+    """Map the ids of drafts, and of copied or replaced documents, to the reason."""
+    kinds = not_in_force([d.document_id for d in documents])
+    return {d: _REASONS.get(kind, "not in force") for d, kind in kinds.items()}
 
 
 def distinct_documents(documents: Sequence[Document]) -> list[Document]:

@@ -150,14 +150,16 @@ def test_a_near_copy_of_a_document_is_left_out_and_progress_is_told() -> None:
     old = Document("old/Terms_superseded.txt", "x", "Fees are due.", "Terms")
     french = Document("f.txt", "f", "Le locataire paie le loyer le premier jour du mois. " * 9, "F")
     told: list[tuple[int, int]] = []
-    documents = [copy, draft, old, french, original, ALIKE[1]]
+    named_copy = replace(original, document_id="Korrin - Copy.txt")
+    documents = [copy, draft, old, french, original, ALIKE[1], named_copy]
     made = make_questions(documents, 8, Lexical(), lambda *n: told.append(n))
-    assert made.left_out == {"not in force": 2, "a copy of another": 1, "another language": 1}
+    reasons = ["a copy of another", "a draft", "another language", "not in force"]
+    assert made.left_out == dict(zip(reasons, [2, 1, 1, 1], strict=True))
     assert made.facts == len(made.rows) + sum(made.refused.values())
     asked = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
     assert asked == {"Korrin.txt", "Velstead.txt"}
     # The total counts the documents that are left out.
-    assert told[0] == (0, 6) and told[-1][0] == told[-1][1] and len(told) > len(made.rows)
+    assert told[0] == (0, 7) and told[-1][0] == told[-1][1] and len(told) > len(made.rows)
 
 
 def test_options_fill_up_few_questions() -> None:

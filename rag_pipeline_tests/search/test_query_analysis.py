@@ -245,7 +245,9 @@ def test_a_word_of_many_bodies_names_nothing(tmp_path, engine):
     documents = built(engine, sorted(rows), tmp_path / "index").documents
     assert documents.named_by("copies").scores.max() < 0.05
     assert documents.named_by("name3").scores.max() > 0.3
-    assert documents.named_by("unheard").rows.tolist() == []
+    assert documents.named_by("copise").rows.tolist() == [0]
+    for unknown in ("unheard", "name9", "name33", "copies1"):
+        assert documents.named_by(unknown).rows.tolist() == []
 
 
 def test_nothing_is_named_where_there_are_no_documents(tmp_path):

@@ -35,7 +35,7 @@ _MAX_KNOWN = 50_000
 _MISSPELT = 0.95
 """Weight of a term whose spelling is corrected. An exact term has the weight 1."""
 _LENGTHS_CORRECTED = (5, 20)
-_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class DocumentHeads:
@@ -235,10 +235,11 @@ class DocumentIndex:
     def _corrected(self, term: str) -> str | None:
         """Return the rarest indexed term that differs by one edit, or None.
 
-        Known, very short and very long terms are not corrected.
+        Known, very short and very long terms and terms with a digit are not corrected.
         """
         assert self.engine is not None
-        if not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:
+        has_digit = any(map(str.isdigit, term))
+        if has_digit or not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:
             return None
         near = sorted(_one_edit_away(term))
         counts = self.engine.frequencies(near)
