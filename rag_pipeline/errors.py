@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -215,6 +215,11 @@ def counted(count: int, noun: str) -> str:
     """Return a number with its noun in singular or plural."""
     many = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else many}"
+
+
+def count_shown(items: Sized, most: int) -> int:
+    """Return the number of items to show: one more than `most` if only one other is left."""
+    return len(items) if len(items) == most + 1 else most
 
 
 def first_problem(error: "ValidationError") -> str:

@@ -72,12 +72,17 @@ class AssistedAnswer:
     @property
     def confidence_said(self) -> str:
         """Return a sentence about the confidence in the question's language, or ""."""
-        return confidence_said(self.query, self.answered, self.confidence)
+        return confidence_said(self._complete, self.answered, self.confidence)
 
     @property
     def nearest_said(self) -> str:
         """Return the title of a refusal's nearest passages in the question's language."""
-        return in_language_of(self.query, NEAREST_PASSAGES)
+        return in_language_of(self._complete, NEAREST_PASSAGES)
+
+    @property
+    def _complete(self) -> str:
+        """Return the question as it was searched, which earlier questions may complete."""
+        return str(self.trace[0].detail.get("rewritten", self.query)) if self.trace else self.query
 
 
 def origin_of(passage: ScoredChunk) -> Mapping[str, Any] | None:

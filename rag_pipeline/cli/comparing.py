@@ -24,7 +24,7 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.passages import source_of
 from rag_pipeline.cli.tables import coloured_verdict
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import ConfigError, InputError, NotReleasedError, StoreError
+from rag_pipeline.errors import ConfigError, InputError, NotReleasedError, StoreError, count_shown
 from rag_pipeline.evaluation.comparison import (
     Reference,
     compare,
@@ -202,11 +202,12 @@ def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric
             continue
         firsts.append(some[0])
         console.print(f"{word} {len(some)} quer{'y' if len(some) == 1 else 'ies'} at {metric}:")
-        for query_id in some[:_QUERIES]:
+        most = count_shown(some, _QUERIES)
+        for query_id in some[:most]:
             text = visible(cut(texts[query_id], _SNIPPET))
             say(indented(f"{visible(query_id)}  {text}", "  "))
-        if len(some) > _QUERIES:
-            console.print(f"  (and {len(some) - _QUERIES} more)")
+        if len(some) > most:
+            console.print(f"  (and {len(some) - most} more)")
     return firsts
 
 

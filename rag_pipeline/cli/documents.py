@@ -23,7 +23,7 @@ from rag_pipeline.cli.console import (
 from rag_pipeline.cli.find import rag
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
-from rag_pipeline.errors import InputError, installation
+from rag_pipeline.errors import InputError, count_shown, installation
 from rag_pipeline.evaluation.results import QUERIES
 from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.indexing import read_documents, text_quality, warnings_of
@@ -194,7 +194,8 @@ def show_lost_queries(workspace: Workspace, note: Mapping[str, Any] | None = Non
 def show_list(heading: str, problems: Sequence[str]) -> None:
     """Print a heading and the first problems, and the number of all others."""
     tell(f"[yellow]{heading}:[/yellow]")
-    for problem in problems[:_LISTED]:
+    most = count_shown(problems, _LISTED)
+    for problem in problems[:most]:
         tell(indented(visible(problem), "  "))
-    if len(problems) > _LISTED:
-        console.print(f"  (and {len(problems) - _LISTED:,} more)")
+    if len(problems) > most:
+        console.print(f"  (and {len(problems) - most:,} more)")

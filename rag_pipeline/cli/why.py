@@ -9,6 +9,7 @@ from rag_pipeline import release
 from rag_pipeline.cli.comparing import resolve, text_of_query
 from rag_pipeline.cli.console import console, counting, print_json, say, visible
 from rag_pipeline.config import load_config
+from rag_pipeline.errors import count_shown
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release.causes import CHANGES, Cause, causes
 from rag_pipeline.workspace import Workspace
@@ -53,11 +54,12 @@ def show_causes(file: Path, one: str, other: str) -> None:
     console.print("Causes:")
     for line in totals(found)[:_SHOWN]:
         say(f"  {visible(line)}")
-    for cause in found[:_SHOWN]:
+    most = count_shown(found, _SHOWN)
+    for cause in found[:most]:
         console.print(f"  {visible(cause.query_id)}  {visible(texts[cause.query_id])}")
         say(f"    {visible(cause.sentence)}")
-    if len(found) > _SHOWN:
-        console.print(f"  (and {len(found) - _SHOWN} more)")
+    if len(found) > most:
+        console.print(f"  (and {len(found) - most} more)")
 
 
 def totals(found: Iterable[Cause]) -> list[str]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from rag_pipeline.config.corpus import CorpusConfig
 from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import PATTERNS
-from rag_pipeline.errors import ConfigError, MissingExtraError, OtherComponentError
+from rag_pipeline.errors import ConfigError, MissingExtraError, OtherComponentError, count_shown
 
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
 _PLACES = ("*.yaml", "*.yml", "*/defs/*/defs.yaml", "src/*/defs/*/defs.yaml")
@@ -87,8 +87,9 @@ def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
     except ValidationError as error:
         said = (_explain(e, _written(attributes, e)) for e in error.errors())
         lines = list(dict.fromkeys(_without(line, values) for line in said))
-        more = f"\n(and {len(lines) - 8} more)" if len(lines) > 8 else ""
-        raise ConfigError("\n".join(f"{where}: {line}" for line in lines[:8]) + more) from None
+        most = count_shown(lines, 8)
+        more = f"\n(and {len(lines) - most} more)" if len(lines) > most else ""
+        raise ConfigError("\n".join(f"{where}: {line}" for line in lines[:most]) + more) from None
     if file is not None:
         config._file = file
         config._base = _base(file, config)

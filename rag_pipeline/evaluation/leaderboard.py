@@ -207,7 +207,8 @@ class Board:
         else:
             measured = f"{100 * facts.mean:.0f} % of the expected facts"
             told += f" Its answers state {measured} ({counted(facts.n, 'question')})."
-        if 2 * row.synthetic > found.n:
+        few = self.queries - self.synthetic < _FEW_QUESTIONS
+        if 2 * row.synthetic > found.n and few:
             told += " To measure with people's questions, one a line: rag questions import FILE."
         if found.n >= _FEW_QUESTIONS:
             return told

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from rag_pipeline.datamodels import GoldSpan, Query
-from rag_pipeline.errors import InputError
+from rag_pipeline.errors import InputError, count_shown
 from rag_pipeline.loading.parsing import read_lines
 from rag_pipeline.loading.quotes import Searchable
 
@@ -141,8 +141,8 @@ def read_queries(path: Path) -> list[QueryRecord]:
                 taken = f"line {first} already has it; expected another id"
                 mistakes.append(f"{where}: query_id: {_shown(query_id)}: {taken}")
             records.append(record)
-    if (more := len(mistakes) - _MAX_MISTAKES) > 0:
-        mistakes = [*mistakes[:_MAX_MISTAKES], f"(and {more} more)"]
+    if (more := len(mistakes) - (most := count_shown(mistakes, _MAX_MISTAKES))) > 0:
+        mistakes = [*mistakes[:most], f"(and {more} more)"]
     if mistakes:
         raise InputError("\n".join(mistakes))
     if not records:

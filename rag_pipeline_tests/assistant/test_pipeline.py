@@ -182,3 +182,6 @@ def test_a_follow_up_question_is_answered_with_the_turns_before(assistant):
     assert made.query == "And the Cedar NDA?"
     assert made.trace[0].detail["rewritten"] == "Which law governs the Cedar NDA?"
     assert made.sources[0].document_id == "nda/cedar.txt"
+    by_sea = replace(made, query="And in Warnemünde?", answered=False)
+    assert by_sea.nearest_said == "The nearest passages, which may not answer it:"
+    assert by_sea.confidence_said.startswith("Confidence that the documents answer it: ")

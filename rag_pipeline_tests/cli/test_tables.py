@@ -44,6 +44,9 @@ BOARD = Board(
 )
 
 
+FEW = replace(BOARD, synthetic=8, configurations=(replace(row("first", 0.75, 0.25), synthetic=8),))
+
+
 def headline(synthetic: int, facts: Summary | None = None) -> str:
     one = replace(row("first", 0.75, 0.25), synthetic=synthetic)
     metrics = {**one.metrics, **({"EntityRecall": facts} if facts else {})}
@@ -59,6 +62,7 @@ def test_a_headline_tells_made_questions_and_answers() -> None:
     assert headline(0).startswith(f"{found} This counts found passages, not right answers.")
     asked = "To measure with people's questions, one a line: rag questions import FILE."
     assert [asked in headline(n) for n in (8, 7, 4, 0)] == [True, True, False, False]
+    assert [asked in replace(FEW, queries=n).headline("first") for n in (27, 28)] == [True, False]
     told = headline(0, summary(0.5, n=3))
     assert ". Its answers state 50 % of the expected facts (3 questions)." in told
     assert "not right answers" not in told

@@ -71,6 +71,10 @@ def test_one_error_names_line_field_value_and_expectation(
 
 
 def test_collects_mistakes_up_to_eight(write: Callable[..., Path]) -> None:
+    with pytest.raises(InputError) as error:
+        read_queries(write(*({"query_id": i} for i in range(9))))
+    assert str(error.value).count("query: missing") == 9
+    assert "more)" not in str(error.value)
     path = write(*({"query_id": i} for i in range(11)))
     with pytest.raises(InputError) as error:
         read_queries(path)
