@@ -2,12 +2,18 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.comparison import Reference
 from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.release.drift import compare_with_reference, new_reference, reference_id
+from rag_pipeline.release.drift import (
+    allowed_error,
+    compare_with_reference,
+    new_reference,
+    reference_id,
+)
 from rag_pipeline.release.gate import decide, keep_decision, keep_scores, kept_scores
 from rag_pipeline.release.publishing import remove
 from rag_pipeline.workspace import Workspace
@@ -49,7 +55,7 @@ def test_small_losses_of_each_night_do_not_add_up(tmp_path, worst):
     """Each build loses 3 of 400 questions more (0.75 points) than the one before.
 
     k losses alone have a mean of k / 400 and an error of about √k / 400, so t is about √k. The
-    fifth comparison spends 0.05 (1 / √5 - 1 / √6) = 0.0019 (t = 2.9): 15 losses are more, and
+    fifth comparison spends 0.15 (5^-0.1 - 6^-0.1) = 0.0023 (t = 2.8): 15 losses are more, and
     3.75 points.
     """
     workspace = corpus(tmp_path)
@@ -159,13 +165,26 @@ def test_a_release_that_a_person_forced_or_rolled_back_changes_the_reference(tmp
 
 
 def test_the_metrics_share_the_error_of_the_reference():
-    """5 of 400 lost: t = √(0.0125 * 399 / 0.9875) = 2.25, p = 0.0126. The first look has 0.0146."""
+    """6 of 400 lost: t = √(0.015 * 399 / 0.985) = 2.47, p = 0.0071. The first look has 0.0100."""
     before = {f"q{i}": 1.0 for i in range(N)}
-    own = {q: float(i >= 5) for i, q in enumerate(before)}
+    own = {q: float(i >= 6) for i, q in enumerate(before)}
     one, other = {AP: own, "nDCG@10": before}, {AP: before, "nDCG@10": before}
     for metrics, shown in (([AP], True), ([AP, "nDCG@10"], False)):
         drift = compare_with_reference(new_reference("r", 1), one, other, metrics, {}, 1, 0.01)
         assert drift.shown == shown
+
+
+@pytest.mark.parametrize("metrics", [1, 3])
+def test_all_comparisons_with_a_reference_have_an_error_of_5_percent(metrics):
+    """Draw the z statistics of 1,000 equal builds. All contain the same value of the reference."""
+    rng = np.random.default_rng(metrics)
+    bounds = norm.isf([allowed_error(look, metrics) for look in range(1, 1001)])
+    refused = 0
+    for _ in range(4000):
+        builds = rng.standard_normal((metrics, 1000), dtype=np.float32)
+        losses = (rng.standard_normal((metrics, 1)) - builds) / np.sqrt(2)
+        refused += bool((losses > bounds).any())
+    assert 0.025 < refused / 4000 <= 0.05
 
 
 def test_equal_candidates_of_100_nights_are_refused_in_5_percent_of_histories():
