@@ -35,7 +35,7 @@ _SITE = re.compile(r"\s[|–—-]\s|:\s")
 _REPLY = re.compile(r"^(?:(?:re|fwd?|aw|wg|antw)\s*:\s*)+", re.IGNORECASE)
 _COMMAND = re.compile(
     r"\A(?:\s*(?:(?P<page>\S+\(\w+\))|\S)[^\n]*\(\w+\))?\s*(?:NAME|BEZEICHNUNG)\n+"
-    r"[ \t]+(?P<name>\S[^\n,]*?)(?:(?P<more>,)|\s+[-–—] )", re.I
+    r"[ \t]+(?P<name>\S[^\n,]*?)(?:(?P<more>,)|\s{1,99}[-–—] )", re.I
 )  # fmt: skip
 """The start of a manual page up to the command: "LS(1)   User Commands   LS(1)", "NAME", "ls"."""
 _NO_TITLE = re.compile(

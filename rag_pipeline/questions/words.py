@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
+from rag_pipeline.imports import load_yaml
 
-_FILE: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_bytes())
+_FILE: dict[str, Any] = load_yaml(Path(__file__).with_suffix(".yaml").read_bytes())
 VALUES: dict[str, dict[str, list[str]]] = _FILE["values"]
 WORDINGS: dict[str, dict[str, list[str]]] = _FILE["questions"]
 
