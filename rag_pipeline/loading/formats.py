@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading.html import html_text
+from rag_pipeline.loading.html import html_text, to_markdown
 from rag_pipeline.loading.text import clean, decode, one_line
 
 _ODF_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -41,6 +41,27 @@ class Parsed(NamedTuple):
     metadata: Mapping[str, MetadataValue] = MappingProxyType({})
     missing_extra: str = ""
     unseen: Mapping[str, int] = MappingProxyType({})
+
+
+_SLIDE = re.compile(r"^<!-- Slide number: \d+ -->\n?", re.M)
+_PICTURE = re.compile(r"^!\[(.*)\]\((\w+)\.jpg\)$", re.M)
+"""A picture with its description, or else its name. The file's name is the picture's name."""
+
+
+def read_slides(_: str, raw: bytes) -> Parsed:
+    """Return slides as Markdown. The metadata field `slides` holds the offset of each slide."""
+    parts, starts, offset = [], [], 0
+    for slide in _SLIDE.split(to_markdown(raw, ".pptx"))[1:]:
+        starts.append(offset)
+        if text := clean(_PICTURE.sub(_described, slide)):
+            parts.append(text)
+            offset += len(text) + 2
+    return Parsed("\n\n".join(parts), metadata={"slides": json.dumps(starts)})
+
+
+def _described(picture: re.Match[str]) -> str:
+    """Return a picture's description, or "" if it has none."""
+    return "" if re.sub(r"\W", "", picture[1]) == picture[2] else picture[1]
 
 
 def read_notebook(document_id: str, raw: bytes) -> Parsed:

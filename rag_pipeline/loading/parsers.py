@@ -30,6 +30,7 @@ from rag_pipeline.loading.formats import (
     read_notebook,
     read_odt,
     read_rtf,
+    read_slides,
 )
 from rag_pipeline.loading.html import read_html, to_markdown
 from rag_pipeline.loading.images import IMAGE_TYPES, read_image
@@ -267,8 +268,8 @@ PARSER_VERSIONS = {
     **dict.fromkeys((".pdf", *IMAGE_TYPES), 12),  # an image is read as a page of a PDF
     **dict.fromkeys((".eml", ".msg"), 5),
     **dict.fromkeys((".epub", ".html", ".htm", ".xhtml"), 6),
-    ".xlsx": 5,
-    **dict.fromkeys((".docx", ".pptx", ".csv", ".tsv"), 4),
+    **dict.fromkeys((".pptx", ".xlsx"), 5),
+    **dict.fromkeys((".docx", ".csv", ".tsv"), 4),
     **dict.fromkeys((".ipynb", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }
 """The version of each suffix's parser, by default 1. A new version makes its documents stale."""
@@ -277,7 +278,7 @@ PARSERS: dict[str, Callable[[str, bytes], Parsed]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), _parse_html),
     ".pdf": _parse_pdf,
     ".docx": _parse_docx,
-    ".pptx": lambda _, raw: Parsed(to_markdown(raw, ".pptx")),
+    ".pptx": read_slides,
     ".xlsx": _parse_xlsx,
     ".ipynb": read_notebook,
     ".eml": _parse_mail,

@@ -16,7 +16,6 @@ from rag_pipeline.loading.code import CODE_SUFFIXES, symbol_at, symbols_of
 from rag_pipeline.loading.page_map import Box, PageMap
 from rag_pipeline.loading.text import heading_paths, one_line
 
-_SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->", re.M)
 _SHEET = re.compile(r"^## (.*)$", re.M)
 _JSON = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},]')
 _QUOTED = re.compile(r'"(?:[^"]|"")*"?')
@@ -114,10 +113,9 @@ def _range(first: str, last: str) -> str:
 
 def _place_at(document: Document, start: int) -> Place:
     text, kind = document.text, document.media_type
-    if kind == f"{_OFFICE}presentationml.presentation":
-        if slide := _last(_SLIDE, text, start):
-            return Place(f"slide {slide[1]}", slide=int(slide[1]))
-        return _by_line(document, start)
+    if "slides" in document.metadata and kind == f"{_OFFICE}presentationml.presentation":
+        slide = bisect_right(json.loads(str(document.metadata["slides"])), start)
+        return Place(f"slide {slide:,}", slide=slide)
     if kind == f"{_OFFICE}spreadsheetml.sheet":
         return _in_sheet(document, start)
     if kind == "application/x-ipynb+json" and "cells" in document.metadata:

@@ -1,9 +1,11 @@
+import io
 from pathlib import Path
 
 import pypdfium2 as pdfium
 import pytest
 from docx import Document as WordFile
 from openpyxl import Workbook
+from PIL import Image
 from pptx import Presentation
 
 from rag_pipeline.datamodels import Document
@@ -77,11 +79,18 @@ def test_html_and_word_have_sections_and_paragraphs(tmp_path: Path) -> None:
 
 def test_slides_are_counted(tmp_path: Path) -> None:
     deck = Presentation()
-    for words in ("Opening", "Closing"):
+    for words in ("Opening", "", "Closing"):
         deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = words
+    image = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(image, "png")
+    pictures = [deck.slides[2].shapes.add_picture(image, 0, 0) for _ in range(2)]
+    for picture, words in zip(pictures, ("Picture 7", "Our harbour"), strict=True):
+        picture.name = "Picture 7"
+        picture._element.nvPicPr.cNvPr.set("descr", words)
     document = load(tmp_path / "a.pptx", saved(deck))
     assert at(document, "Opening") == Place("slide 1", slide=1)
-    assert at(document, "Closing") == Place("slide 2", slide=2)
+    assert at(document, "Closing") == Place("slide 3", slide=3)
+    assert document.text == "# Opening\n\nOur harbour\n# Closing"
 
 
 def test_rows_of_a_sheet_count_blank_rows(tmp_path: Path) -> None:
