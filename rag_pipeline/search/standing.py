@@ -119,14 +119,23 @@ def lost(question: str, document_ids: Collection[str]) -> dict[str, str]:
     """Map the ids of replaced documents to the ids of the documents that replace them.
 
     Both ids are among `document_ids`. Their file names differ only in years, versions and words
-    such as `draft`. Documents that the question asks for (`asks_for`) are left out.
+    such as `draft`. Documents that the question asks for (`asks_for`) are left out. A year does not
+    ask for a draft or a copy if an issued version has the same year.
     """
     standing = standings(document_ids)
     holding = {_parts(d).words: d for d in sorted(document_ids) if d not in standing}
+    names = (_parts(d) for d in document_ids if not is_marked(d))
+    issued = {(name.words, mark) for name in names for mark in name.marks}
+
+    def is_asked(d: str) -> bool:
+        words, marks = _parts(d).words, _parts(d).marks
+        has_issued = any(_YEAR.fullmatch(m) and (words, m) in issued for m in marks)
+        return asks_for(_YEAR.sub("", question) if has_issued and is_marked(d) else question, d)
+
     return {
         d: other
         for d in sorted(standing)
-        if (other := holding.get(_parts(d).words)) and not asks_for(question, d)
+        if (other := holding.get(_parts(d).words)) and not is_asked(d)
     }
 
 
