@@ -47,6 +47,10 @@ _AT_ONCE_SECONDS = 0.05
 _AT_ONCE_CHUNKS = 5_000
 _LOOK_SECONDS = {False: 0.1, True: 1.0}
 """Seconds between two checks of a server for a new release. True stands for buckets."""
+_QUIET_SECONDS = 3.0
+"""Seconds without a look after which requests to a server wait for a new release."""
+_QUIET_WAIT_SECONDS = 5.0
+"""Maximum seconds of this wait."""
 _RETRY_SECONDS = 30.0
 """Seconds after which a release that could not be opened is tried again."""
 
@@ -81,7 +85,7 @@ class Corpus:
         """A release id, and the queries whose first found chunk answers them."""
         self._labels: tuple[str, Labels | None] | None = None
         """A release id, and the labels of its documents."""
-        self._not_before = self._next_look = 0.0
+        self._not_before = self._next_look = self._looked = self._wait_until = 0.0
         self._logged: tuple[str, float] | None = None
         """The last logged error about a new release, and the time of logging."""
 
@@ -326,13 +330,24 @@ class Corpus:
     def _open(self) -> Served:
         """Return the current release. If no release is open, wait until it is open.
 
-        While the current release is being opened, or if it can't be read, return the open release.
+        Wait up to `_wait_until` for a release that is being opened. After that, or if the current
+        release can't be read, return the open release.
         """
+        served, opening = self._look(), self._opening
+        if opening is not None and (seconds := self._wait_until - time.monotonic()) > 0:
+            with suppress(Exception):  # logged by `_stay`, and the previous release still serves
+                return opening[1].result(seconds)
+        return served
+
+    def _look(self) -> Served:
+        """Return the open release. Begin to open the current release if it is another one."""
         served, self.used = self._served, time.monotonic()
         if served is not None and self.used < self._next_look:
             return served
         try:
             content = pointer(self.workspace)
+            is_quiet = self.is_server and self.used > self._looked + _QUIET_SECONDS
+            self._looked = self.used
             if self.is_server:
                 self._next_look = self.used + _LOOK_SECONDS[self.workspace.store.files.shared]
             if served is not None and served.release.release_id == content.get("release_id"):
@@ -356,12 +371,11 @@ class Corpus:
             ):
                 return served
             begun, opening = self._begin(release)
-        if served is None:
-            return opening.result()
-        if begun and release.pinned.rows <= _AT_ONCE_CHUNKS:
-            with suppress(Exception):  # logged by `_stay`, and the previous release still serves
-                return opening.result(_AT_ONCE_SECONDS)
-        return served
+            if begun:
+                is_small = release.pinned.rows <= _AT_ONCE_CHUNKS
+                seconds = _QUIET_WAIT_SECONDS if is_quiet else _AT_ONCE_SECONDS * is_small
+                self._wait_until = time.monotonic() + seconds
+        return opening.result() if served is None else served
 
     def _begin(self, release: Release) -> tuple[bool, "Future[Served]"]:
         """Open a release in a new thread, unless another thread already opens it.

@@ -1,7 +1,7 @@
 import os
 import sys
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -39,6 +39,40 @@ def priority():
 class NeverWaitedFor(Future):
     def result(self, timeout=None):
         raise AssertionError("a search waits for the opening")
+
+
+def test_after_a_quiet_time_the_first_requests_wait_for_a_new_release(
+    tmp_path, built_file, run_all, monkeypatch
+):
+    monkeypatch.setattr(module, "_LOOK_SECONDS", {False: 600.0})
+    corpus = Corpus.load(built_file)
+    corpus.is_server = True
+    first = corpus.search("hotel price a night", k=1)
+    edit(tmp_path, 250)
+    run_all(built_file)
+    may_open = threading.Event()
+
+    def held(workspace, pinned, before):
+        assert may_open.wait(300)
+        return open_builds(workspace, pinned, before)
+
+    monkeypatch.setattr("rag_pipeline.release.opening.open_builds", held)
+    monkeypatch.setattr(module, "_QUIET_WAIT_SECONDS", 0.01)
+    corpus._looked = corpus._next_look = -600.0  # ten minutes are over
+    assert corpus.search("hotel price a night", k=1) == first, "the wait is bounded"
+
+    corpus._wait_until = 1e9
+    corpus._next_look = float("inf")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(corpus.search, "hotel price a night", k=1)
+        may_open.set()
+        assert "250 euros" in waiting.result(300)[0].text, "other requests wait, too"
+
+    monkeypatch.setattr(module, "_QUIET_WAIT_SECONDS", 300.0)
+    edit(tmp_path, 300)
+    run_all(built_file)
+    corpus._looked = corpus._next_look = -600.0
+    assert "300 euros" in corpus.search("hotel price a night", k=1)[0].text
 
 
 @pytest.mark.parametrize("large", [False, True])
