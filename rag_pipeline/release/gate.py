@@ -17,9 +17,10 @@ from rag_pipeline.evaluation.comparison import (
     measured_metrics,
     pairs,
 )
+from rag_pipeline.evaluation.quality import load_labels
 from rag_pipeline.evaluation.results import JUDGED, QUERIES, RUN
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC
-from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries
+from rag_pipeline.evaluation.runs import count_synthetic, load_groups
 from rag_pipeline.evaluation.scores import (
     Scores,
     all_metrics,
@@ -99,7 +100,8 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
 def lacking(workspace: Workspace, candidate: str) -> list[str]:
     """Return a sentence for each gate metric with too many values missing by failed judgements.
 
-    A run with many failed searches fails, so these do not count.
+    A run with many failed searches fails, so these do not count. A value does not count either if
+    the judge labels too few passages to decide it.
     """
     gate, judge, found = workspace.config.gate, workspace.config.evaluation.judge, []
     own = read_scores(workspace, candidate)
@@ -109,8 +111,10 @@ def lacking(workspace: Workspace, candidate: str) -> list[str]:
             lost, of = note.get("missing", 0), note.get("annotated", note.get("queries", 0))
         else:
             is_judged = judge and getattr(all_metrics().get(metric), "needs", None) == "labels"
-            asked = load_queries(workspace) if is_judged else []
-            lost, of = sum(own.get(metric, {}).get(q.query_id) is None for q in asked), len(asked)
+            labels = load_labels(workspace, candidate) if is_judged else {}
+            depth = getattr(all_metrics().get(metric), "depth", None)
+            failed = [query_id for query_id, of_query in labels.items() if None in of_query[:depth]]
+            lost, of = sum(own.get(metric, {}).get(q) is None for q in failed), len(labels)
         if lost > gate.maximum_missing * of:
             found.append(
                 f"{metric}: refused: the candidate has none for {lost} of {of} questions: evaluate "

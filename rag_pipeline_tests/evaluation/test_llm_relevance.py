@@ -187,10 +187,3 @@ def test_only_what_both_judged_is_compared():
     gold = [True, True, False, False, None, True]
     judge = [True, False, True, False, True, None]
     assert agreement(gold, judge) == Agreement(1, 1, 1, 1)
-
-
-def test_kappa_compares_with_chance():
-    # Observed 0.85; expected by chance 0.5 * 0.45 + 0.5 * 0.55 = 0.5.
-    agreed = Agreement(both_yes=40, only_judge=10, only_gold=5, both_no=45)
-    assert agreed.kappa == pytest.approx(0.7)
-    assert Agreement(0, 0, 0, 0).kappa is None

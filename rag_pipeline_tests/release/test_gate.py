@@ -9,7 +9,7 @@ from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import CheckFailedError, ConfigError
 from rag_pipeline.evaluation.comparison import Reference
 from rag_pipeline.evaluation.queries import queries_digest, save_queries
-from rag_pipeline.evaluation.results import ENTITY_SCORES, RUN
+from rag_pipeline.evaluation.results import ENTITY_SCORES, LABELS, RUN
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.release.candidate import comparable, gate_decision, obstacles, served_reference
 from rag_pipeline.release.gate import (
@@ -159,6 +159,15 @@ def judged(folder):
     return Workspace(load_config(file))
 
 
+def write_labels(workspace, labels):
+    """Write the judge's labels of each question: YES, NO or a failure, best passage first."""
+    rows = [(f"q{i}", label) for i, own in enumerate(labels) for label in own]
+    ids, found = zip(*rows, strict=True)
+    none = [None] * len(rows)
+    columns = {"query_id": ids, "chunk_id": ids, "label": found, "gold": none, "error": none}
+    LABELS.write(workspace, LABELS.table(columns), {}, "default")
+
+
 def test_the_first_questions_with_gold_have_nothing_to_lose(tmp_path):
     """Release 1 was made without questions. Their scores are the first, and must not fail."""
     workspace = judged(tmp_path)
@@ -169,6 +178,7 @@ def test_the_first_questions_with_gold_have_nothing_to_lose(tmp_path):
     first = Reference("release-000001", "default", kept_scores(workspace, "release-000001"))
     for missing, allowed in ((2, True), (3, False), (20, False)):
         write_scores(workspace, "default", {AP: [None] * missing + [0.0] * (20 - missing)})
+        write_labels(workspace, [[None]] * missing + [[False] * 5] * (20 - missing))
         decision = decide(workspace, "default", first)
         assert decision.allowed == allowed, decision.reasons
     assert "has none for 20 of 20 questions: evaluate again, or set" in decision.reasons[1]
@@ -184,12 +194,22 @@ def test_a_first_release_needs_the_values_of_each_gate_metric(tmp_path):
     write_questions(workspace, {f"q{n}": f"Is it {n}?" for n in range(20)})
     for missing, failed, refused in ((2, 1, ""), (3, 1, f"{AP}: refused: "), (2, 3, "CriticalR")):
         write_scores(workspace, "default", {AP: [None] * missing + [1.0] * (20 - missing)})
+        write_labels(workspace, [[None, False]] * missing + [[True, None]] * (20 - missing))
         note = {"annotated": 10, "missing": failed}
         ENTITY_SCORES.write(workspace, ENTITY_SCORES.schema.empty_table(), note, "default")
         decision = decide(workspace, "default", None)
         assert decision.allowed == decision.passed == (not refused)
         assert decision.reasons[0] == "nothing is released yet"
         assert [r.startswith(refused) for r in decision.reasons[1:]] == [True] * bool(refused)
+
+
+@pytest.mark.parametrize("labels", [[False] * 2, [False] * 5 + [None], []])
+def test_a_value_that_no_judgement_failed_to_give_is_not_missing(tmp_path, labels):
+    """Too few labels, a failure after rank 5 and no found passage are no failures at rank 1-5."""
+    workspace = judged(tmp_path)
+    write_scores(workspace, "default", {AP: [None] * 20})
+    write_labels(workspace, [labels] * 19 + [[False]])
+    assert decide(workspace, "default", None).allowed
 
 
 @pytest.mark.parametrize(
