@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -141,8 +141,10 @@ def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: Doc
     tables of the document have the same columns, the heading above the table comes first.
     """
     text, of_chunk = answer.text, {passage.chunk_id: passage for passage in passages}
-    cited = {(c.document_id, c.start, c.end): c for c in answer.citations}
-    quoted = [c for c in cited.values() if c.chunk_id in of_chunk]
+    quoted = [c for c in answer.citations if c.chunk_id in of_chunk]
+    cited: defaultdict[tuple[str, int, int], list[Citation]] = defaultdict(list)
+    for one in answer.citations:  # both sides of a comparison may cite the same row
+        cited[one.document_id, one.start, one.end].append(one)
     documents = {c.document_id: read(of_chunk[c.chunk_id]) for c in quoted}
     tables = [(n, t) for n, d in documents.items() if d for t in tables_of(d)]
     heads = Counter((n, t.head.cells) for n, t in tables if t.head)
@@ -151,18 +153,21 @@ def with_column_names(answer: Answer, passages: Sequence[ScoredChunk], read: Doc
             for quote in _quotes(citation):
                 text = text.replace(quote, f"“{said}” [{citation.number}]")
     for name, table in tables:
-        rows = [(row, c) for row in table.rows if (c := cited.get((name, row.start, row.end)))]
+        rows = [(row, c) for row in table.rows for c in cited.get((name, row.start, row.end), ())]
         if table.head is None or not rows:
             continue
         is_one_of_many = heads[name, table.head.cells] > 1
         heading = table.caption.splitlines()[-2:-1] if is_one_of_many else []
-        of_head, mark = cited.get((name, table.head.start, table.head.end)), ""
-        for quote, joint in product(_quotes(of_head) if of_head else (), "\n "):
-            if f"{joint}{quote}" in text:
-                text, mark = text.replace(f"{joint}{quote}", ""), quote[quote.rindex(" [") :]
+        marks: list[int] = []
+        for of_head in cited.get((name, table.head.start, table.head.end), ()):
+            for quote, joint in product(_quotes(of_head), "\n "):
+                if f"{joint}{quote}" in text:
+                    text, marks = text.replace(f"{joint}{quote}", ""), [*marks, of_head.number]
         for row, citation in rows:
             named = zip_longest(table.head.cells, row.cells, fillvalue="")
             cells = [f"{column}: {cell}" if column else cell for column, cell in named if cell]
+            number = next((n for n in marks if n > citation.number), max(marks, default=0))
+            mark = f" [{number}]" if number else ""
             for quote in _quotes(citation):
                 told = f"“{' · '.join([*heading, *cells])}” [{citation.number}]{mark}"
                 text = text.replace(quote, told)

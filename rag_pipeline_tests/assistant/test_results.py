@@ -37,6 +37,11 @@ def test_a_quoted_row_names_its_columns_once():
     assert with_column_names(compared, passages, read) == (
         "| a | “Vehicle: Bus · MOT due: 1 May · x” [1] [3] |"
     )
+    bus, names = ROWS.splitlines()[2], ROWS.splitlines()[0]
+    twice = answered(ROWS, bus, names, bus, names)
+    named = "“Vehicle: Bus · MOT due: 1 May · x”"
+    told = with_column_names(twice, passages, read)
+    assert told == f"MOT due: 1 May\n{named} [1] [2]\n{named} [3] [4]"
     head_alone = answered(ROWS, "| Vehicle | MOT due | |")
     assert with_column_names(head_alone, passages, read) == head_alone.text
 
