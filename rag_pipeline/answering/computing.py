@@ -1,8 +1,11 @@
 """Count, add or compare the cells of the rows that a question asks for."""
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from statistics import mean
 
 from rag_pipeline.answering.matching import Words, words_of
 from rag_pipeline.answering.tables import (
@@ -29,6 +32,10 @@ _BETWEEN = (
     r"difference|steig\w*|stieg\w*|gestiegen|sink\w*|gesunken|verändert|mehr|weniger|unterschied)\b"
 )
 _WORD = re.compile(r"\w+")
+_REDUCE: Mapping[str, Callable[..., Decimal]]
+_REDUCE = {"sum": sum, "average": mean, "highest": max, "lowest": min}
+_WHICH = r"\b(?:which|what|welche\w?|quel(?:le)?s?) (?:(?:of|the|our|von|den) )*(\w+)"
+_MOST = r"\b(?:most|fewest|meisten|wenigsten|le (?:plus|moins) d[e'’])(?! \w+ive\b)"
 _NEAR_LIMIT = 4
 """Number of words after "below" or "above" that may name a column."""
 _BE = r"(?:is|are|was|were|sind|waren|lieg\w+|lag\w*|sont) "
@@ -47,11 +54,12 @@ _NO_LIMIT = (
 """Matches a denied comparison, or below the question a limit of one unit or an asked limit."""
 
 
-def said(question: str, found: Sequence[Found]) -> str:
+def said(question: str, found: Sequence[Found]) -> tuple[str, Sequence[Found]]:
     """Return a number computed from the rows, or else the cells asked for, or else "".
 
     Sums, averages and extremes are computed from the column that the question asks for, or else
-    from the first column that has only numbers. A count is the number of rows.
+    from the first column that has only numbers. "Which hall had the most" sums the rows of each
+    hall. A count is the number of rows. The second value has the rows to quote.
     """
     rows = [(one.table, row) for one in found for row in one.rows]
     first = found[0]
@@ -61,24 +69,39 @@ def said(question: str, found: Sequence[Found]) -> str:
     numbers = [value for value in values if value is not None]
     computed = operation(question)
     if computed and numbers and len(numbers) == len(rows) > 1:
-        done = {
-            "sum": sum(numbers),
-            "average": sum(numbers, Decimal(0)) / len(numbers),
-            "highest": max(numbers),
-            "lowest": min(numbers),
-        }[computed]
-        which = [row.cells[0] for _, row in rows if _cell_value(row, column) == done]
-        of_row = f" ({', '.join(which)})" if computed in ("highest", "lowest") else ""
-        return f"{name or computed}, {computed} of {len(numbers)} rows: {_shown(done)}{of_row}"
+        is_extreme = asks_for_extreme(question)
+        names = [r.cells[n] for f in found for n in [_entity(question, f.table)] for r in f.rows]
+        adds = is_extreme and len({*names}) < len(names) and compiled(_MOST, re.I).search(question)
+        totals: defaultdict[object, Decimal] = defaultdict(Decimal)
+        what, keys = ("sums", names) if adds else ("rows", range(len(rows)))
+        for key, number in zip(keys, numbers, strict=True):
+            totals[key] += number
+        done = _REDUCE[computed](totals.values())
+        held = [n for n, key in enumerate(keys) if totals[key] == done]
+        which = f" ({', '.join(dict.fromkeys(names[n] for n in held))})" if is_extreme else ""
+        if is_extreme and len(rows) > MOST_ROWS:  # quote the rows with the extreme
+            kept = {rows[n][1] for n in held}
+            found = [replace(f, rows=tuple(row for row in f.rows if row in kept)) for f in found]
+        shown = f"{computed} of {len(totals)} {what}: {_shown(done)}{which}"
+        return f"{name or computed}, {shown}", found
     if asks_how_many(question) and _counts_rows(found):
-        return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
+        return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}", found
     if first.column is None:
-        return ""
+        return "", found
     cells = [row.cells[first.column] for _, row in rows if first.column < len(row.cells)]
     is_change = len(numbers) == len(cells) == 2 and compiled(_BETWEEN, re.IGNORECASE)
     if is_change and is_change.search(question) and name:
-        return f"{name}: {' and '.join(cells)}, difference {_shown(abs(numbers[0] - numbers[1]))}"
-    return f"{name}: {'; '.join(cells)}" if name and all(cells) else ""
+        less = _shown(abs(numbers[0] - numbers[1]))
+        return f"{name}: {' and '.join(cells)}, difference {less}", found
+    return f"{name}: {'; '.join(cells)}" if name and all(cells) else "", found
+
+
+def _entity(question: str, table: Table) -> int:
+    """Return the column that a question such as "which hall" names, or else the first one."""
+    asked = compiled(_WHICH, re.IGNORECASE).search(question)
+    names = table.head.cells[: min(len(row.cells) for row in table.rows)] if table.head else ()
+    words = Words(asked[1] if asked else "", names)
+    return next((n for n, name in enumerate(names) if words.in_text(name)), 0)
 
 
 def with_all_rows(
@@ -98,11 +121,14 @@ def with_all_rows(
         if t.head is not None
     ]
     for share, _, chunk, table in sorted(tables, key=lambda one: one[:2], reverse=True):
-        every = Found(chunk, table, table.rows[:MOST_ROWS], None, share)
+        every = Found(chunk, table, table.rows, None, share)
         found = with_column(words, every)
         if _numeric_column(found) is None:  # the question names the column of names
-            found = every
-        if share and len(table.rows) <= MOST_ROWS and _numeric_column(found) is not None:
+            width = range(1, len(table.rows[0].cells))
+            columns = (replace(every, column=n) for n in width if words.in_text(table.name(n)))
+            found = next((one for one in columns if _numeric_column(one) is not None), every)
+        is_short = len(table.rows) <= MOST_ROWS or (found.column and asks_for_extreme(question))
+        if share and is_short and _numeric_column(found) is not None:
             asked = {*_WORD.findall(question.casefold())}
             cells = (_WORD.findall(row.cells[0].casefold()) for row in table.rows)
             named = [cell for cell in cells if cell and asked.issuperset(cell)]

@@ -106,12 +106,12 @@ def structured_answer(
 def _is_near(ranked: Ranked, answer: Answer) -> bool:
     """Return whether an answer holds a part of a sentence that scores near the best one.
 
-    A list may also be from the document of the best sentence. If the best sentence is a row of the
-    answer's document, the answer holds this row.
+    A list or a computed number may also be from the best sentence's document. If the best sentence
+    is a row of the answer's document, the answer holds this row.
     """
     first, cited = ranked.sentences[0], answer.citations[0]
     is_same = cited.document_id == first.chunk.document_id
-    if is_same and not cited.text.startswith("|"):
+    if is_same and not (cited.text.startswith("|") and answer.text.startswith("“")):
         return True
     least = ranked.scores[0] - (0.0 if is_same and first.is_row else _NEAR)
     pairs = zip(ranked.sentences, ranked.scores, strict=True)
@@ -308,15 +308,15 @@ def _texts(
 def _table_answer(
     question: str, rows: Sequence[Found], ranked: Ranked, document_of: DocumentOf
 ) -> Answer:
-    spans = []
-    heads = []
+    spans, heads = [], []
+    lead, rows = said(question, rows)
     for one in rows:
         document = document_of(one.chunk)
         assert document is not None
         spans += [(one.chunk, document, (row.start, row.end)) for row in one.rows[:MOST_ROWS]]
         if one.table.head is not None:
             heads.append((one.chunk, document, (one.table.head.start, one.table.head.end)))
-    return _answer(ranked, filter(None, [said(question, rows)]), spans + heads)
+    return _answer(ranked, filter(None, [lead]), spans + heads)
 
 
 def _answer(

@@ -65,7 +65,7 @@ _SUMS: Mapping[str, str] = {
     "average": r"\b(?:average|mean|durchschnitt\w*|im schnitt|moyenne?|promedio)\b|平均|متوسط",
     "highest": (
         r"\b(?:highest|(?<!at )most(?! (?:recent|current))|largest|longest|biggest|dearest|"
-        r"höchste\w*|meisten?|größte\w*|"
+        r"höchste(?!ns)\w*|meisten?|größte\w*|"
         r"längste\w*|teuerste\w*|le plus|la plus|mayor|más alt\w+)\b|最高|最多|أعلى|أكبر"
     ),
     "lowest": (
@@ -270,7 +270,7 @@ def scored_rows(
                 whole = [max(map(words.covers, row.cells)) for row in rows]
                 rows = [r for r, w in zip(rows, whole, strict=True) if w == 1 or max(whole) < 1]
                 score = (1 if holds else _OUTDATED) * (covered + _WHOLE_CELL * max(whole))
-                found.append((score, Found(chunk, table, tuple(rows[:MOST_ROWS]), None, covered)))
+                found.append((score, Found(chunk, table, tuple(rows), None, covered)))
     return found
 
 

@@ -41,11 +41,7 @@ from rag_pipeline.indexing import (
 from rag_pipeline.models.chat import expected_tokens
 from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
 from rag_pipeline.questions import files, review
-from rag_pipeline.questions.generation import (
-    MadeQuestions,
-    make_questions,
-    reasons_not_in_force,
-)
+from rag_pipeline.questions.generation import MadeQuestions, make_questions, reasons_not_in_force
 from rag_pipeline.questions.written import prompts_of, write_questions
 from rag_pipeline.search.excerpt import excerpt
 from rag_pipeline.store.lease import lease

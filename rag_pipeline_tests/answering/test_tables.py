@@ -90,6 +90,30 @@ def test_an_extreme_names_its_row():
     assert answer.text.splitlines()[0] == "Cost EUR, lowest of 3 rows: 700 (Halcyon Minor)"
 
 
+VISITS = "# Visits\n\n| month | hall | visitors | new_members |\n|---|---|---|---|\n" + "".join(
+    f"| {year}-{month:02} | {hall} | {number} | {13 - month} |\n"
+    for year, more in ((2024, 500), (2025, 0))
+    for month in range(1, 13)
+    for hall, number in (("Ulm", 100 * month), ("Kiel", 700), ("Bonn", 600 + more))
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "rows"),
+    [
+        ("Which hall had the most visitors in 2025?", "3 sums: 8400 (Kiel)", 12),
+        ("In 2025, which hall had the fewest visitors?", "3 sums: 7200 (Bonn)", 12),
+        ("Which hall had the highest visitors in 2025?", "36 rows: 1200 (Ulm)", 1),
+        ("Which month of 2025 had the most visitors?", "12 sums: 2500 (2025-12)", 3),
+        ("Which hall had the most visitors in August 2025?", "3 rows: 800 (Ulm)", 3),
+    ],
+)
+def test_an_extreme_names_the_column_asked_for_and_the_most_adds_its_rows(question, said, rows):
+    answer = answered(question, VISITS)
+    assert re.sub(r"visitors, \w+ of ", "", answer.text.splitlines()[0]) == said
+    assert len(answer.citations) == rows + 1
+
+
 def test_the_highest_number_of_a_named_row_is_its_own():
     rows = "| Stage 1 | 17 |\n| Guided sail | 27 |\n"
     text = f"# Limits\n\n| Course | Greatest wind |\n| --- | --- |\n{rows}"
