@@ -32,6 +32,20 @@ _POINTING = re.compile(
     r"ihr|dort|dafür|davon|darin|deren|dessen|il|elle|ils|cela|ça|ello|eso|ella|allí)\b",
     re.IGNORECASE,
 )
+_EXPLETIVE = re.compile(
+    r"\b(?:(?:does|did|will|would) it (?:cost|take)\b(?=.* to \w+ \w)|"
+    r"(?:does|did|will) it (?:rain|snow|freeze)\b|"
+    r"(?:is|was|would|will) it (?:be )?(?:\w+ )?(?:allowed|permitted|forbidden|possible|necessary|"
+    r"required|mandatory|legal|safe|worth|common|usual|easy|ok|okay)\b(?=.* (?:to|that) \w+ \w)|"
+    r"(?:is|are|was|were) there(?= \w+ \w+ \w)|(?:dauert|kostet|braucht) es(?=, \w+ \w)|"
+    r"(?:regnet|schneit|gibt) es(?= \w)|"
+    r"(?:ist|wäre|war) es (?:\w+ )?(?:erlaubt|verboten|möglich|nötig|üblich|gestattet|zulässig)"
+    r"(?=, \w+ \w| .*\bzu \w)|(?:faut|y a-t|pleut)-il(?= \w)|"
+    r"est-il (?:possible|permis|interdit|nécessaire)(?= d\w*['’ ]\w)|"
+    r"(?:cuál|qué|quién|cuándo|dónde|cómo) es(?= \w))",
+    re.IGNORECASE,
+)
+"""Pronouns that stand for no noun, with enough words after them, and Spanish "es" (is)."""
 
 
 def complete(question: str, turns: Sequence[str]) -> str:
@@ -39,7 +53,7 @@ def complete(question: str, turns: Sequence[str]) -> str:
 
     A question that starts like "and in …?" replaces the same part of the previous question. If a
     question has a pronoun and no name, the names of the previous question are added. Without such
-    names, the whole previous question is added.
+    names, the whole previous question is added. Pronouns of `_EXPLETIVE` do not count.
     """
     if not turns:
         return question
@@ -47,7 +61,7 @@ def complete(question: str, turns: Sequence[str]) -> str:
     lead = _LEAD.match(question)
     if lead and lead[0].strip():
         return _replaced(before, question[lead.end() :].strip().rstrip("?!. "))
-    if _POINTING.search(question) and not key_entities(question):
+    if _POINTING.search(_EXPLETIVE.sub("", question)) and not key_entities(question):
         return f"{question} ({', '.join(key_entities(before)) or before})"
     return question
 

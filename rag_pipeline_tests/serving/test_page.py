@@ -94,6 +94,15 @@ def test_the_question_before_completes_the_next(serving, page):
     assert whole in page.inner_text("#kind")
     page.reload()
     page.locator("#kind", has_text=whole).wait_for()
+    page.click("#alone")
+    page.wait_for_selector("#alone", state="hidden")
+    page.wait_for_selector("#ask:enabled")
+    assert page.url.endswith(f"/#{urlencode({'q': question})}"), "no question before"
+    assert whole not in page.inner_text("#kind")
+    page.click("#new")
+    page.wait_for_selector("#result", state="hidden")
+    assert page.input_value("#question") == "" and page.is_hidden("#new")
+    assert page.url == page.url.partition("#")[0]
 
 
 def test_tables_and_headings_of_a_document_are_laid_out_and_its_span_stays_marked(serving, page):
