@@ -92,6 +92,8 @@ def show_leaderboard(board: Board) -> None:
     lost = board.queries_left_out
     queries = "1 query is" if lost == 1 else f"{lost:,} queries are"
     left_out = f"{queries} left out: gold spans are not in the documents" if lost else ""
+    if rows and rows[0].refused:
+        console.print(f"{escape(short[rows[0].name])}: {rows[0].refused}", style="dim")
     for warning in filter(None, (board.scope, left_out)):
         console.print(f"[yellow]{warning}[/yellow]")
 

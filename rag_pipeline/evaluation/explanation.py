@@ -7,6 +7,7 @@ from typing import Literal
 
 from rag_pipeline.datamodels import ContextJudgement, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
+from rag_pipeline.evaluation.answers import load_answers
 from rag_pipeline.evaluation.quality import load_judgements, load_labels
 from rag_pipeline.evaluation.relevance import gold_labels
 from rag_pipeline.evaluation.results import RUN
@@ -14,6 +15,7 @@ from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.evaluation.scores import Scores, read_scores
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.places import Place, place_of
+from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.workspace import Workspace
 
 Reason = Literal[
@@ -23,6 +25,8 @@ Reason = Literal[
     "not judged",
     "judged not to answer",
     "retrieved but not used",
+    "not refused",
+    "refused",
     "answered",
 ]
 REASONS: dict[Reason, str] = {
@@ -35,6 +39,8 @@ REASONS: dict[Reason, str] = {
         "answer"
     ),
     "retrieved but not used": "a chunk that answers is among the first k, but the answer lacks it",
+    "not refused": "no document answers the query, but it was answered",
+    "refused": "no document answers the query, and it was refused",
     "answered": "a chunk that answers is among the first k",
 }
 """Reasons for a failing query, in the order of the stages."""
@@ -124,7 +130,7 @@ def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> lis
     found = _diagnose(workspace, configuration, failing, scores, k)
     order = list(REASONS)
     return sorted(
-        (d for d in found if d.reason not in ("answered", "not judged")),
+        (d for d in found if d.reason not in ("answered", "not judged", "refused")),
         key=lambda d: order.index(d.reason),
     )
 
@@ -160,7 +166,7 @@ def _diagnose(
     texts = _texts(workspace, {*shown, *(span for q in queries for span in q.gold_spans)})
     nothing = (None, None)
     judged = load_judgements(workspace, configuration)
-    found = []
+    found, answers = [], load_answers(workspace, configuration)
     for query in queries:
         chunks = ranked.get(query.query_id, [])
         by_gold = gold_labels(query, chunks)
@@ -186,6 +192,8 @@ def _diagnose(
             for number, (c, label) in enumerate(zip(chunks, labels, strict=True), 1)
         )
         judgement = judged.get(query.query_id)
+        if UNANSWERABLE in query.tags and (made := answers.get(query.query_id)):
+            reason = "not refused" if made.answered else "refused"
         found.append(Diagnosis(query, configuration, k, reason, rank, gold, passages, judgement))
     return found
 

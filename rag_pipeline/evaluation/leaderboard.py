@@ -1,7 +1,7 @@
 """Rank all evaluated configurations by their scores on a leaderboard, with verdicts."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,9 @@ from pydantic import ValidationError
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import STAGES, fingerprint
+from rag_pipeline.datamodels import Answer
 from rag_pipeline.errors import InputError, StoreError, counted
+from rag_pipeline.evaluation.answers import load_answers
 from rag_pipeline.evaluation.best_of_many import BestOfMany, best_of_many
 from rag_pipeline.evaluation.comparison import (
     Reference,
@@ -39,7 +41,7 @@ _PRESENCE, _FACTS = "AnswerPresence@5", "EntityRecall"
 _FEW_QUESTIONS = 20
 _LEAST_DIFFERING = 6
 """If only one of two configurations answers six questions, the sign test gives p = 2 / 2 ** 6."""
-LEADERBOARD_VERSION = 9
+LEADERBOARD_VERSION = 10
 
 Against = Mapping[str, Mapping[str, Comparison]]
 """Comparisons by kind of reference (`baseline` or `released`) and by metric."""
@@ -81,6 +83,15 @@ class BoardRow:
     synthetic: int = 0
     """Number of synthetic queries that have an AnswerPresence@5."""
     against: Against = field(default_factory=dict)
+    refusals: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Numbers of refused and of all questions `without` an answer, and of `others`."""
+
+    @property
+    def refused(self) -> str:
+        """Return a sentence with the refusals, or "" if every question has an answer."""
+        (refused, n), (wrongly, m) = (self.refusals.get(k, (0, 0)) for k in ("without", "others"))
+        told = f"Refused: {refused:,} of {counted(n, 'question')} without an answer"
+        return f"{told}, {wrongly:,} of {counted(m, 'other')}." if n else ""
 
     def summary(self, metric: str) -> Summary:
         """Return a metric's mean and interval, or `UNMEASURED` if the row lacks the metric."""
@@ -208,6 +219,7 @@ class Board:
             measured = f"{100 * facts.mean:.0f} % of the expected facts"
             told += f" Its answers state {measured} ({counted(facts.n, 'question')})."
         few = self.queries - self.synthetic < _FEW_QUESTIONS
+        told += f" {row.refused}" * bool(row.refused)
         if 2 * row.synthetic > found.n and few:
             told += " To measure with people's questions, one a line: rag questions import FILE."
         if found.n >= _FEW_QUESTIONS:
@@ -230,6 +242,17 @@ class Board:
     def record(self) -> dict[str, Any]:
         """Return the board as plain JSON values."""
         return asdict(self)
+
+
+def count_refusals(
+    answers: Mapping[str, Answer | None], unanswerable: Collection[str]
+) -> dict[str, tuple[int, int]]:
+    """Return the numbers of refused and of all answers, `without` an answer and for `others`."""
+    kinds: dict[str, list[bool]] = {"without": [], "others": []}
+    for query_id, answer in answers.items():
+        if answer is not None:
+            kinds["without" if query_id in unanswerable else "others"].append(not answer.answered)
+    return {kind: (sum(refused), len(refused)) for kind, refused in kinds.items()}
 
 
 def best_first(rows: Iterable[BoardRow], metric: str) -> tuple[BoardRow, ...]:
@@ -298,6 +321,7 @@ def update_leaderboard(
                 costs=(costs or {}).get(name, Totals()),
                 latency_ms=note.get("latency_ms"),
                 usd_per_query=note.get("usd_per_query"),
+                refusals=count_refusals(load_answers(workspace, name), unanswerable),
                 metrics={m: summaries.get(m, UNMEASURED) for m in names},
                 synthetic=sum(
                     value is not None and query_id in synthetic

@@ -11,10 +11,10 @@ from rag_pipeline.cli.passages import show_answer, show_passages
 from rag_pipeline.cli.tables import show_leaderboard, show_releases
 from rag_pipeline.client.records import Source, Step
 from rag_pipeline.config import STAGES
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import Answer, ScoredChunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.intervals import Summary
-from rag_pipeline.evaluation.leaderboard import Board, BoardRow, origin
+from rag_pipeline.evaluation.leaderboard import Board, BoardRow, count_refusals, origin
 from rag_pipeline.serving.local import with_excerpts
 
 METRICS = ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20")
@@ -66,6 +66,22 @@ def test_a_headline_tells_made_questions_and_answers() -> None:
     told = headline(0, summary(0.5, n=3))
     assert ". Its answers state 50 % of the expected facts (3 questions)." in told
     assert "not right answers" not in told
+
+
+def test_refusals_are_counted_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    yes, no = Answer("x", answered=True), Answer("x", answered=False)
+    made = {"a": no, "b": yes, "c": no, "d": yes, "e": None, "f": no, "g": yes}
+    found = count_refusals(made, {"a", "b", "c", "e"})
+    assert found == {"without": (2, 3), "others": (1, 3)}
+    one = replace(row("first", 0.75, 0.25), refusals=found)
+    told = "Refused: 2 of 3 questions without an answer, 1 of 3 others."
+    board = replace(BOARD, configurations=(one,))
+    assert f" {told}" in board.headline("first")
+    show_leaderboard(board)
+    assert f"first: {told}" in " ".join(capsys.readouterr().out.split())
+    assert replace(one, refusals=count_refusals(made, ())).refused == ""
 
 
 def test_most_questions_made_is_a_caveat() -> None:

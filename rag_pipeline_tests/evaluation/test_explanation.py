@@ -1,15 +1,21 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from rag_pipeline import indexing
+from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import Answer
 from rag_pipeline.errors import StoreError
+from rag_pipeline.evaluation import explanation
+from rag_pipeline.evaluation.answers import save_answers
 from rag_pipeline.evaluation.explanation import diagnose, failing_queries
 from rag_pipeline.evaluation.queries import update_queries
 from rag_pipeline.evaluation.results import LABELS, RUN
 from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.loading.queries import UNANSWERABLE
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_file
 from rag_pipeline_tests.testing.score_files import write_scores
@@ -69,6 +75,19 @@ def test_an_answer_that_lacks_the_facts_has_not_used_what_was_retrieved(evaluate
     scored(evaluated, "entity_scores", EntityRecall=[0, 1, 1, 1], CriticalRecall=[1, 0, 1, 1])
     (found,) = failing_queries(evaluated, "plain")
     assert found.query.query_id == "q2", "critical facts count before others"
+
+
+def test_a_query_without_an_answer_is_refused_or_not(evaluated, monkeypatch):
+    scored(evaluated, AnswerPresence_at_5=[1, 0, None, None])
+    queries = load_queries(evaluated)
+    made = [Answer("x", answered=query.query_id != "q4") for query in queries]
+    save_answers(evaluated, "plain", "source", queries, made, CallCounts())
+    asked = [replace(q, gold_spans=(), tags=(UNANSWERABLE,)) for q in queries[2:4]]
+    monkeypatch.setattr(explanation, "load_queries", lambda _: asked)
+    assert [(d.reason, d.why) for d in diagnose(evaluated, "plain", ["q3", "q4"])] == [
+        ("not refused", "no document answers the query, but it was answered"),
+        ("refused", "no document answers the query, and it was refused"),
+    ]
 
 
 def test_a_document_that_is_gone_leaves_no_gold_text(evaluated, tmp_path):
