@@ -13,7 +13,13 @@ from rag_pipeline.release.candidate import choose, gate_decision
 from rag_pipeline.release.manifest import load, pointer
 from rag_pipeline.search.pinned import open_builds
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import (
+    DOCUMENTS,
+    rule,
+    write_corpus,
+    write_documents,
+    write_file,
+)
 
 
 def edit(folder, number):
@@ -137,6 +143,12 @@ def test_searches_keep_the_old_release_if_the_new_one_fails_to_open(
 
 def test_rolling_back_serves_the_old_rows_and_skips_the_new_build(tmp_path, built_file, run_all):
     edit(tmp_path, 250)
+    configurations = [
+        rule("default", retriever="hybrid"),
+        rule("plain"),
+        rule("markdown", "markdown"),
+    ]
+    write_file(tmp_path, configurations=configurations)
     run_all(built_file)
     corpus = Corpus.load(built_file)
     assert corpus.roll_back().release_id == "release-000001"
@@ -169,10 +181,12 @@ def test_rolling_back_serves_the_old_rows_and_skips_the_new_build(tmp_path, buil
     now = {"release_id": "release-000001", "rolled_back": f"{today}T00:00:00+00:00"}
     store.write_json("releases/current.json", {**now, "held_back": [rolled_back.digest]})
     chosen, reasons = choose(Workspace(corpus.config))
-    assert chosen.name != rolled_back.configuration
+    assert (rolled_back.configuration, chosen.name) == ("default", "plain")
     told = f"not chosen, because the build was rolled back: {rolled_back.configuration} ("
     assert reasons[-1].startswith(told)
-    assert rolled_back.reasons[0].endswith(", so the first of the corpus file is served")
+    for number, why in ((3, rolled_back.reasons[0]), (2, reasons[0])):
+        assert why.startswith(f"none of {number} configurations is surely better than ")
+        assert why.endswith(", so the first of the corpus file that may be served is chosen")
     corpus.roll_back("release-000002")
     corpus.roll_back("release-000001")
     edit(tmp_path, 300)

@@ -108,11 +108,13 @@ def print_json(value: Any) -> None:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of an error message with up to 3 known names that `name` may mean, or ""."""
-    names = {one.casefold(): one for one in known}
+    folded = {one: one.casefold() for one in known}
     words = re.findall(r"\w+", name.casefold())
-    near = [one for one in names if words and all(word in one for word in words)][:3]
-    near = near or difflib.get_close_matches(name.casefold(), names, 1)
-    return f"; did you mean {' or '.join(repr(names[one]) for one in near)}?" if near else ""
+    near = [one for one, low in folded.items() if words and all(word in low for word in words)]
+    if not near:
+        best = difflib.get_close_matches(name.casefold(), folded.values(), 1)
+        near = [one for one, low in folded.items() if low in best]
+    return f"; did you mean {' or '.join(map(repr, near[:3]))}?" if near else ""
 
 
 def command(text: str) -> str:

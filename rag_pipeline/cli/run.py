@@ -38,6 +38,7 @@ from rag_pipeline.pipeline.dry_run import START, RunPlan, keep_durations
 from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.template import check_target, write_file
+from rag_pipeline.release.candidate import choose
 from rag_pipeline.release.holds import kept_release
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
@@ -77,6 +78,7 @@ def run_corpus(
     if json_out:
         text = json.dumps(summarize_run(workspace, results, configuration), indent=1) + "\n"
         write_file("--json", json_out, text)
+    kept = kept_release(workspace)
     if not console.quiet:
         board, served = Corpus(config).board(), Corpus(config).release()
         if board.is_measured:
@@ -85,12 +87,13 @@ def run_corpus(
         _show_problems(workspace)
         name = board.labels().get(served.configuration, served.configuration)
         console.print(f"\nServing {served.release_id}: {escape(name)}")
-        others = [reason for reason in served.reasons if reason.startswith("not chosen")]
-        why = [] if board.names()[:1] == [served.configuration] else served.reasons[:1]
-        why = why or [one for one in served.reasons[:1] if one.startswith("none of")]
+        reasons = [] if kept else choose(workspace)[1]  # those of an older release may be untrue
+        others = [reason for reason in reasons if reason.startswith("not chosen")]
+        why = [] if board.names()[:1] == [served.configuration] else reasons[:1]
+        why = why or [one for one in reasons[:1] if one.startswith("none of")]
         for reason in [*why, *others]:
             tell(f"[yellow]{escape(reason)}[/yellow]")
-    if kept := kept_release(workspace):  # also with --quiet, because the run releases nothing
+    if kept:  # also with --quiet, because the run releases nothing
         (errors.print if console.quiet else tell)(f"[yellow]{escape(kept)}[/yellow]")
     if not console.quiet and is_last:
         _show_next(config, file, search=any(result.ran for result in results))

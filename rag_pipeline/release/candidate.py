@@ -98,7 +98,7 @@ def _choose_best(
                 f"{config.gate.maximum_missing:g} of the queries (gate.maximum_missing); evaluate "
                 f"again"
             )
-        first = next(name for name in config.all_configurations if name in evaluated)
+        first = next(name for name in config.all_configurations if name in values)
         reason = "the first configuration, because no query has gold"
         return config.configuration(first), [reason, *notes]
     order = [metric, *(m for m in _TIE_BREAKS if m != metric)]
@@ -114,13 +114,13 @@ def _choose_best(
     best, used = best_of(measured, order, load_groups(workspace))
     mean = mean_of_known(values[best][q] for q in common) or 0.0
     left_out = len(values) - len(complete)
-    queries, configurations = counted(len(common), "query"), f"{len(evaluated)} configurations"
+    queries, configurations = counted(len(common), "query"), counted(len(measured), "configuration")
     measured_in = f"in {metric} ({mean:.4f} over {queries})"
     reason = f"{best} is the best of {configurations} {measured_in}"
     if len(used) != 1 and len(measured) > 1:
         reason = f"none of {configurations} is surely better than {best} {measured_in}"
         if not used:
-            reason += ", so the first of the corpus file is served"
+            reason += ", so the first of the corpus file that may be served is chosen"
         known = [m for m in used if mean_of_known(measured[best].get(m, {}).values()) is not None]
         if len(known) > 1:  # the sum of all means decides among the last ones
             reason += f", so {', '.join(known)} decided together"

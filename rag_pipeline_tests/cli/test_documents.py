@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rag_pipeline.cli.console import did_you_mean
 from rag_pipeline.cli.documents import coverage
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import document_rows, read_documents, text_warnings, update_documents
@@ -62,6 +63,12 @@ def test_a_document_is_shown_whole_or_by_page(read: Path) -> None:
 )
 def test_what_cannot_be_shown_is_said(read: Path, arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("show", *arguments, "-c", read)
+
+
+@pytest.mark.parametrize("typed", ["deafult", "DEFAULTS", "efault"])
+def test_names_that_differ_only_in_case_are_all_suggested(typed: str) -> None:
+    end = "; did you mean 'default' or 'Default'?"
+    assert did_you_mean(typed, ["default", "other", "Default"]) == end
 
 
 def test_the_quarantine_is_listed_and_forgotten_on_request(read: Path) -> None:

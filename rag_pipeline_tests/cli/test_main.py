@@ -227,6 +227,7 @@ def test_releases_and_rollback(built_file: Path, tmp_path: Path) -> None:
     assert (outcome.code, outcome.out) == (0, "") and outcome.err.startswith(kept)
     assert outcome.err.endswith(f"newest release again: rag rollback release-000002 {file}\n")
     assert kept in listed and "nothing to do" in listed
+    assert "surely better" in first["reasons"][0] and "surely better" not in rag("run", file).out
     write_file(tmp_path, chunkings={"recursive_150": {"method": "recursive", "max_characters": 90}})
     assert rag("run", file, "--quiet").err == ""
     outcome = rag("rollback", "-c", file)
