@@ -101,12 +101,12 @@ def test_a_later_draft_leaves_the_issued_version_in_force() -> None:
 @pytest.mark.parametrize(
     ("question", "left_out"),
     [
-        ("What does valeting cost in 2025?", {"draft v2", "copy", "2024"}),
-        ("What did it cost in 2024?", {"draft v2", "copy"}),
+        ("What does valeting cost in 2025?", {"draft v2", "copy", "2024", "2026"}),
+        ("What did it cost in 2024?", {"draft v2", "copy", "2026"}),
         ("How did the price change from 2024 to 2025?", {"draft v2", "copy"}),
         ("What will it cost in 2026?", {"draft v2", "copy", "2024"}),
         ("What does the draft for 2025 say?", set()),
-        ("What does v2 of 2025 say?", {"copy", "2024"}),
+        ("What does v2 of 2025 say?", {"copy", "2024", "2026"}),
     ],
 )
 def test_a_year_asks_for_no_draft_or_copy_of_an_issued_version(question, left_out) -> None:
@@ -115,13 +115,9 @@ def test_a_year_asks_for_no_draft_or_copy_of_an_issued_version(question, left_ou
         "Sales/Price list 2024.docx": "2024",
         "Sales/old/Price list 2025 DRAFT v2.docx": "draft v2",
         "Sales/Price list 2025 - Copy.docx": "copy",
-        "Sales/Price list 2026 DRAFT.docx": "draft of the only list for 2026",
+        "Sales/Price list 2026 DRAFT.docx": "2026",
     }
-    found = {names[d] for d in lost(question, {*names})} - {"draft of the only list for 2026"}
-    assert found == left_out
-    assert ("Sales/Price list 2026 DRAFT.docx" in lost(question, {*names})) == (
-        "2026" not in question and not {"draft", "to"} & {*question.split()}
-    )
+    assert {names[d] for d in lost(question, {*names})} == left_out
 
 
 def test_a_question_may_name_the_version() -> None:
