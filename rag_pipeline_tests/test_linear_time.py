@@ -11,6 +11,7 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 
 from rag_pipeline.answering.intent import detect
+from rag_pipeline.answering.support import judge
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.fixed import FixedChunking
 from rag_pipeline.chunking.markdown import MarkdownChunking
@@ -167,6 +168,18 @@ def test_work_is_linear_in_the_text(work):
 def test_a_question_is_read_in_linear_time(run):
     def read(size):
         return detect(run * (size // len(run)))
+
+    read(100)
+    held_to_linear_time(run, read)
+
+
+@pytest.mark.parametrize(
+    "run", ["before 5 days ", ", a", ", who a", "at most 5 a ", "läuft ", "not a ", "without a "]
+)
+def test_a_passage_is_judged_in_linear_time(run):
+    def read(size):
+        statement = f"No crew works before {size} days without a key."  # not judged before
+        return judge(run * (size // len(run)), statement, 0.5)
 
     read(100)
     held_to_linear_time(run, read)

@@ -27,12 +27,13 @@ _ORDERED = tuple(
         (r"(?<=\d)\.(?= (?:jan|feb|märz|apr|mai|jun|jul|aug|sep|okt|nov|dez))", ""),
         (r"\bnoch (?:nicht|keine?n?)(?= \S+ (?:jahr|monat|tag|woche))", "unter"),
         (r"\baußer((?: de[mnr])? \w+)([^.,;!?\n]*)", r"\2 außer\1"),
-        (r",(?= (?:[\w-]+ ){0,2}[\w-]+(?:, (?:[\w-]+ ){0,2}[\w-]+)*,? (?:and|or|und|oder) )", " "),
+        (r",(?= (?:[\w-]+ ){0,2}[\w-]+(?:, (?:[\w-]+ ){0,2}[\w-]+){0,20},? "
+         r"(?:and|or|und|oder) )", " "),
         # "Not until noon" is "after noon".
-        (r"\b(?:(?:must|shall|may|can) not|not|never|cannot|\w+n['’]t) ([^.;,]*?)"
+        (r"\b(?:(?:must|shall|may|can) not|not|never|cannot|\w+n['’]t) ([^.;,]{0,199}?)"
          r"\buntil\b(?! further)", r"may \1after"),
         # "Neither the shop nor the bar" has one denial.
-        (r"\b(neither|weder)\b([^.;]*?)\b(?:nor|noch)\b", r"\1 \2 or"),
+        (r"\b(neither|weder)\b([^.;]{0,199}?)\b(?:nor|noch)\b", r"\1 \2 or"),
         # "The firm, which sells no chairs, repairs them", and "it is forbidden, the door to open".
         (r", ((?:der|die|das|den|dem|deren|dessen) [^,.;\n]{5,120}(?:t|en)), "
          r"(?=[a-zäöü])([^.;!?\n]*)", r" \2; \1"),

@@ -96,6 +96,8 @@ _OTHER_WORD = 0.15
 """Cost of a word of a part that the statement lacks. A word that the statement has counts 1."""
 _NEAR = 0.5
 """Least share of the words of a further part that the statement has."""
+_MOST, _AHEAD = 24, 100
+"""Largest number of parts compared, and of characters before a number that bound it."""
 _NEXT = 2
 """Number of content words that "only" is about."""
 _SHORT = 14
@@ -169,7 +171,7 @@ def _closest(held: Sequence[Part], said: Sequence[Part]) -> list[Part]:
             not chosen or part.main in chosen or (is_near and part.sentence == first.sentence)
         )
 
-    while more := [n for n in range(len(held)) if is_about(n)]:
+    while len(chosen) < _MOST and (more := [n for n in range(len(held)) if is_about(n)]):
         best = max(more, key=lambda n: (len(hits[n] - found) - _OTHER_WORD * misses[n], -n))
         for n in {best, held[best].main} - {-1}:
             chosen.append(n)
@@ -386,11 +388,12 @@ def _values(text: str) -> Iterator[tuple[str, Decimal, str, str]]:
 def _limits(text: str) -> Iterator[tuple[Quantity, str]]:
     """Yield the bounded quantities of a text, each with its bound, "least" or "most"."""
     for quantity in facts(text):
-        before, after = text[: quantity.start], text[quantity.end :]
+        before = max(0, quantity.start - _AHEAD), quantity.start
         bound = bound_of(text, quantity)
         for side, ahead, behind in (("most", _TO, _LESS), ("least", _FROM, _MORE)):
-            bound = bound or (side if ahead.search(before) or behind.match(after) else "")
-        if bound == "most" and _LAST.search(before) and _BEFORE.match(after):
+            if not bound and (ahead.search(text, *before) or behind.match(text, quantity.end)):
+                bound = side
+        if bound == "most" and _LAST.search(text, *before) and _BEFORE.match(text, quantity.end):
             bound = "least"  # "up to two days before"
         if bound:
             yield quantity, bound

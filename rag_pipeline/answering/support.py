@@ -43,6 +43,9 @@ def judge(passage: str, sentence: str, share: float) -> Verdict:
     words = _content(_without(sentence, said))
     if not words and not said:
         return "unsupported"  # "No" alone says nothing that a passage could support.
+    verbatim = r"\s+".join(map(re.escape, sentence.rstrip(" .!\n").split()))
+    if re.search(rf"(?:\A|[.!?]\s|\n\n)\s{{0,9}}{verbatim}(?:[.!?]|\s*\Z)", passage):
+        return "supported"
     known = sum(_holds(held, word) for word in words)
     spoken = language_of(sentence)
     across = {language, spoken} == {"de", "en"} or (

@@ -24,6 +24,8 @@ MIETE = (
         (LEASE, "The monthly rent is 1,840 euro.", "supported"),
         (LEASE, "The rent is EUR 1840 per month.", "supported"),
         (LEASE, "The term is seven years.", "supported"),
+        ("Pay. Staff are not  paid, nor\nfed. A", "Staff are not paid, nor fed.", "supported"),
+        ("No dogs may enter.", "dogs may enter.", "contradicted"),
         (LEASE, "The monthly rent is 1 euro.", "contradicted"),  # the number of the heading
         (LEASE, "The monthly rent is 1,840 dollars.", "contradicted"),
         (LEASE, "The rent is due on the first working day of each year.", "contradicted"),

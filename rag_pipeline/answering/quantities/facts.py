@@ -119,13 +119,15 @@ def plain(text: str) -> str:
 def facts(text: str) -> tuple[Quantity, ...]:
     """Return the facts of a text that `plain` has returned."""
     found = quantities(text)
-    taken = [(q.start, q.end) for q in found]
+    taken = bytearray(len(text))
+    for quantity in found:
+        taken[quantity.start : quantity.end] = b"1" * (quantity.end - quantity.start)
     more = sorted(_others(text), key=lambda q: (q.start, -q.end))
     for one in more:
-        if one.kind in ("RATE", "DAY") or all(one.end <= s or one.start >= e for s, e in taken):
+        if one.kind in ("RATE", "DAY") or not any(taken[one.start : one.end]):
             found.append(one)
             if one.kind not in ("RATE", "DAY"):
-                taken.append((one.start, one.end))
+                taken[one.start : one.end] = b"1" * (one.end - one.start)
     return tuple(found)
 
 
