@@ -15,7 +15,8 @@ from rag_pipeline.answering.intent import key_entities
 
 _LEAD = re.compile(
     r"(?:and|or|but|und|oder|et|ou|y|o)?\s*"
-    r"(?:(?:what|how) about|wie (?:sieht|steht) es|wie ist es|was ist|qu['’]en est-il|qué tal)?"
+    r"(?:(?:what|how) about|wie (?:sieht|steht) es|(?:wie ist es|was ist)(?=\s+mit\b)|"
+    r"qu['’]en est-il|qué tal)?"
     r"(?:\s*(?:mit|aus|de))?\s+",
     re.IGNORECASE,
 )
@@ -37,7 +38,10 @@ _EXPLETIVE = re.compile(
     r"(?:does|did|will) it (?:rain|snow|freeze)\b|"
     r"(?:is|was|would|will) it (?:be )?(?:\w+ )?(?:allowed|permitted|forbidden|possible|necessary|"
     r"required|mandatory|legal|safe|worth|common|usual|easy|ok|okay)\b(?=.* (?:to|that) \w+ \w)|"
-    r"(?:is|are|was|were) there(?= \w+ \w+ \w)|(?:dauert|kostet|braucht) es(?=, \w+ \w)|"
+    r"(?:is|are|was|were) there(?= \w+ \w+ \w)|"
+    r"(?:the|an?|any|every|all) (?:\w+ )?(?!(?:of|for|in|on|to|with|by) )\w+ that(?= \w+ \w)|"
+    r"(?:do|does|did|can|may|must|will) (?!(?:it|they|he|she|th\w+|you|we|i)\b)"
+    r"(?:the )?\w+ (?:\w+ ){0,6}(?:their|its|them|they)\b|(?:dauert|kostet|braucht) es(?=, \w+ \w)|"
     r"(?:regnet|schneit|gibt) es(?= \w)|"
     r"(?:ist|wäre|war) es (?:\w+ )?(?:erlaubt|verboten|möglich|nötig|üblich|gestattet|zulässig)"
     r"(?=, \w+ \w| .*\bzu \w)|(?:faut|y a-t|pleut)-il(?= \w)|"
@@ -45,7 +49,7 @@ _EXPLETIVE = re.compile(
     r"(?:cuál|qué|quién|cuándo|dónde|cómo) es(?= \w))",
     re.IGNORECASE,
 )
-"""Pronouns that stand for no noun, with enough words after them, and Spanish "es" (is)."""
+"""Pronouns that need no earlier question, with enough words after them, and Spanish "es" (is)."""
 
 
 def complete(question: str, turns: Sequence[str]) -> str:
