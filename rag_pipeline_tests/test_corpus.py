@@ -13,13 +13,7 @@ from rag_pipeline.release.candidate import choose, gate_decision
 from rag_pipeline.release.manifest import load, pointer
 from rag_pipeline.search.pinned import open_builds
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import (
-    DOCUMENTS,
-    rule,
-    write_corpus,
-    write_documents,
-    write_file,
-)
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
 
 
 def edit(folder, number):
@@ -142,13 +136,9 @@ def test_searches_keep_the_old_release_if_the_new_one_fails_to_open(
 
 
 def test_rolling_back_serves_the_old_rows_and_skips_the_new_build(tmp_path, built_file, run_all):
+    three = [rule("default", retriever="hybrid"), rule("plain"), rule("markdown", "markdown")]
+    write_corpus(tmp_path, configurations=three)
     edit(tmp_path, 250)
-    configurations = [
-        rule("default", retriever="hybrid"),
-        rule("plain"),
-        rule("markdown", "markdown"),
-    ]
-    write_file(tmp_path, configurations=configurations)
     run_all(built_file)
     corpus = Corpus.load(built_file)
     assert corpus.roll_back().release_id == "release-000001"

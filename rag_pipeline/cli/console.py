@@ -111,9 +111,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     folded = {one: one.casefold() for one in known}
     words = re.findall(r"\w+", name.casefold())
     near = [one for one, low in folded.items() if words and all(word in low for word in words)]
-    if not near:
-        best = difflib.get_close_matches(name.casefold(), folded.values(), 1)
-        near = [one for one, low in folded.items() if low in best]
+    best = [] if near else difflib.get_close_matches(name.casefold(), folded.values(), 1)
+    near += [one for one, low in folded.items() if low in best]
     return f"; did you mean {' or '.join(map(repr, near[:3]))}?" if near else ""
 
 

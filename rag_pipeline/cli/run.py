@@ -87,12 +87,10 @@ def run_corpus(
         _show_problems(workspace)
         name = board.labels().get(served.configuration, served.configuration)
         console.print(f"\nServing {served.release_id}: {escape(name)}")
-        reasons = [] if kept else choose(workspace)[1]  # those of an older release may be untrue
-        others = [reason for reason in reasons if reason.startswith("not chosen")]
-        why = [] if board.names()[:1] == [served.configuration] else reasons[:1]
-        why = why or [one for one in reasons[:1] if one.startswith("none of")]
-        for reason in [*why, *others]:
-            tell(f"[yellow]{escape(reason)}[/yellow]")
+        starts = ("not chosen", "none of") if board.names()[:1] == [served.configuration] else ""
+        for reason in [] if kept else choose(workspace)[1]:  # an old release's may be untrue now
+            if reason.startswith(starts):
+                tell(f"[yellow]{escape(reason)}[/yellow]")
     if kept:  # also with --quiet, because the run releases nothing
         (errors.print if console.quiet else tell)(f"[yellow]{escape(kept)}[/yellow]")
     if not console.quiet and is_last:

@@ -99,6 +99,17 @@ def explanation(metrics: Iterable[str]) -> str:
     return " ".join(f"{short_name(name)}: {m.definition}" for name, m in shown.items())
 
 
+def gate_metrics(config: CorpusConfig) -> list[str]:
+    """Return `gate.metrics`. If a judge labels fewer than k passages, its number replaces k."""
+    judge, known, found = config.evaluation.judge, all_metrics(), list[str]()
+    for name in config.gate.metrics:
+        depth = getattr(known.get(name), "depth", None) or 0
+        most = range(judge.passages if judge else depth, 0, -1)
+        lower = (one for k in most if (one := f"{name.partition('@')[0]}@{k}") in known)
+        found += [*lower][:1] if depth > len(most) else [name]
+    return found
+
+
 def read_scores(workspace: Workspace, configuration: str) -> dict[str, dict[str, float | None]]:
     """Return a configuration's values by metric and query id, or {} before the first run."""
     found: dict[str, dict[str, float | None]] = {}

@@ -136,11 +136,9 @@ def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[li
     to 1) of all measured queries, because the missing queries may be its worst.
     """
     known = {n: {q for q, v in own.items() if v is not None} for n, own in values.items()}
-    any_has = set().union(*known.values())
-    complete = [
-        n for n, own in known.items() if len(any_has - own) <= maximum_missing * len(any_has)
-    ]
-    if not any_has or not complete:
+    every = set().union(*known.values())
+    complete = [n for n, own in known.items() if len(every - own) <= maximum_missing * len(every)]
+    if not every or not complete:
         return [], complete
     return sorted(set.intersection(*(known[n] for n in complete))), complete
 

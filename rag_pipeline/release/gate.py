@@ -28,6 +28,7 @@ from rag_pipeline.evaluation.scores import (
     check_metric_names,
     columns_of,
     direction,
+    gate_metrics,
     is_share,
     read_scores,
 )
@@ -100,22 +101,21 @@ def decide(workspace: Workspace, candidate: str, served: Reference | None) -> De
 def lacking(workspace: Workspace, candidate: str) -> list[str]:
     """Return a sentence for each gate metric with too many values missing by failed judgements.
 
-    A run with many failed searches fails, so these do not count. A value does not count either if
-    the judge labels too few passages to decide it.
+    A run with many failed searches fails, so these do not count.
     """
-    gate, judge, found = workspace.config.gate, workspace.config.evaluation.judge, []
-    own = read_scores(workspace, candidate)
-    for metric in gate.metrics:
+    config, own, found = workspace.config, read_scores(workspace, candidate), []
+    for metric in gate_metrics(config):
         if results := JUDGED.get(asset_of(metric)):
             note = results.note(workspace, candidate)
             lost, of = note.get("missing", 0), note.get("annotated", note.get("queries", 0))
         else:
-            is_judged = judge and getattr(all_metrics().get(metric), "needs", None) == "labels"
+            known = all_metrics().get(metric)
+            is_judged = config.evaluation.judge and getattr(known, "needs", None) == "labels"
             labels = load_labels(workspace, candidate) if is_judged else {}
-            depth = getattr(all_metrics().get(metric), "depth", None)
-            failed = [query_id for query_id, of_query in labels.items() if None in of_query[:depth]]
-            lost, of = sum(own.get(metric, {}).get(q) is None for q in failed), len(labels)
-        if lost > gate.maximum_missing * of:
+            values, depth = own.get(metric, {}), getattr(known, "depth", None)
+            failed = [q for q, row in labels.items() if None in row[:depth]]
+            lost, of = sum(values.get(q) is None for q in failed), len(labels)
+        if lost > config.gate.maximum_missing * of:
             found.append(
                 f"{metric}: refused: the candidate has none for {lost} of {of} questions: evaluate "
                 f"again, or set gate.metrics to [] for one release (see gate.maximum_missing)"
@@ -135,7 +135,7 @@ def _compare(workspace: Workspace, name: str, own: Scores, served: Reference | N
     ids = _query_ids(own)
     common = ids.keys() & _query_ids(served.scores).keys()
     decision = partial(decision, queries=len(ids), common=len(common))
-    wanted = measured_metrics(gate.metrics, [served.scores])
+    wanted = measured_metrics(gate_metrics(workspace.config), [served.scores])
     if 2 * len(_measured(served.scores, wanted)) < len(_measured(served.scores, [DOCUMENT_METRIC])):
         wanted.append(DOCUMENT_METRIC)
     if not (measured := common & _measured(served.scores, wanted)):
@@ -213,7 +213,7 @@ def compare_scores(
 def compare_with_itself(workspace: Workspace, name: str) -> list[str]:
     """Return the sentences of the gate about a build with the same values as this build."""
     own, gate = read_scores(workspace, name), workspace.config.gate
-    wanted = measured_metrics(gate.metrics, [own]) if gate.metrics else []
+    wanted = measured_metrics(gate_metrics(workspace.config), [own]) if gate.metrics else []
     alpha = spent(comparison_number(workspace, name))
     return compare_scores(own, own, wanted, gate, load_groups(workspace), alpha)[1]
 

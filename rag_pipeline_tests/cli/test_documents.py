@@ -65,10 +65,9 @@ def test_what_cannot_be_shown_is_said(read: Path, arguments: tuple[str, ...], me
     assert message in refused("show", *arguments, "-c", read)
 
 
-@pytest.mark.parametrize("typed", ["deafult", "DEFAULTS", "efault"])
-def test_names_that_differ_only_in_case_are_all_suggested(typed: str) -> None:
+def test_names_that_differ_only_in_case_are_all_suggested() -> None:
     end = "; did you mean 'default' or 'Default'?"
-    assert did_you_mean(typed, ["default", "other", "Default"]) == end
+    assert did_you_mean("deafult", ["default", "other", "Default"]) == end
 
 
 def test_the_quarantine_is_listed_and_forgotten_on_request(read: Path) -> None:

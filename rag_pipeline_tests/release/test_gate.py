@@ -151,10 +151,10 @@ def test_a_candidate_that_cannot_be_compared_is_refused_with_the_way_out(workspa
     assert f"has no value for the present questions: {remedy}, or set gate.metrics to []" in reason
 
 
-def judged(folder):
+def judged(folder, **more):
     """Return a corpus with a chat model as judge. The model is never asked."""
     chat = {"provider": "openai", "model": "m", "base_url": "http://localhost:9"}
-    relevance = {"judge": "llm", "chat": "small"}
+    relevance = {"judge": "llm", "chat": "small", **more}
     file = write_corpus(folder, chats={"small": chat}, evaluation={"relevance": relevance})
     return Workspace(load_config(file))
 
@@ -182,6 +182,9 @@ def test_the_first_questions_with_gold_have_nothing_to_lose(tmp_path):
         decision = decide(workspace, "default", first)
         assert decision.allowed == allowed, decision.reasons
     assert "has none for 20 of 20 questions: evaluate again, or set" in decision.reasons[1]
+    for labels in ([False] * 2, [False] * 5 + [None], []):  # no failure at rank 1-5
+        write_labels(workspace, [labels] * 19 + [[False]])
+        assert decide(workspace, "default", first).allowed
     without = [Query(q.query_id, q.query) for q in queries]
     save_queries(workspace, "other", without, [], 20)
     by_gold = Workspace(load_config(write_file(tmp_path)))
@@ -203,13 +206,15 @@ def test_a_first_release_needs_the_values_of_each_gate_metric(tmp_path):
         assert [r.startswith(refused) for r in decision.reasons[1:]] == [True] * bool(refused)
 
 
-@pytest.mark.parametrize("labels", [[False] * 2, [False] * 5 + [None], []])
-def test_a_value_that_no_judgement_failed_to_give_is_not_missing(tmp_path, labels):
-    """Too few labels, a failure after rank 5 and no found passage are no failures at rank 1-5."""
-    workspace = judged(tmp_path)
-    write_scores(workspace, "default", {AP: [None] * 20})
-    write_labels(workspace, [labels] * 19 + [[False]])
-    assert decide(workspace, "default", None).allowed
+def test_a_judge_of_two_passages_gates_at_two(tmp_path):
+    """One of 4 lost and one won at rank 2 is no clear loss. At 5, the lost one has no value."""
+    workspace = judged(tmp_path, passages=2)
+    own = {AP: [None, 1.0, 1.0, 1.0], "AnswerPresence@2": [0.0, 1.0, 1.0, 1.0]}
+    write_scores(workspace, "default", own)
+    before = {AP: [1.0, None, 1.0, 1.0], "AnswerPresence@2": [1.0, 0.0, 1.0, 1.0]}
+    decision = decide(workspace, "default", served(**before))
+    assert AP not in decision.metrics
+    assert decision.metrics["AnswerPresence@2"].outcome == "undecided", "so it is allowed"
 
 
 @pytest.mark.parametrize(
