@@ -14,8 +14,8 @@ _ELSEWHERE = re.compile(
 """A reference to another sentence. An answer that holds such a reference is not complete."""
 _RUNS_ON = re.compile(
     r"[.;] |, (?:and|which|while|whereas|but|where|so|wobei|und|aber)\b|"
-    r"\b(?:and|und) (?:is|are|was|were|can|may|will|must|shall|should|has|have|does|ist|sind|wird|"
-    r"werden|kann|darf|dürfen|muss|müssen|soll|hat|wurde)\b"
+    r"\b(?:and|und) (?:\w+ )?(?:is|are|was|were|can|may|will|must|shall|should|has|have|does|ist|"
+    r"sind|wird|werden|kann|darf|dürfen|muss|müssen|soll|hat|wurde)\b"
 )
 """The start of a further statement. An answer that runs on says more than the question asks."""
 _FEWEST_WORDS = 4

@@ -202,7 +202,7 @@ def english(heading: str, name: str, said: str, is_person: bool, unit: str = "")
     if is_person and not _PERSONAL.match(shown):
         return ""
     if re.fullmatch(r"(?:due|due date|due by)", shown):
-        return f"when is {called} due" if re.search(r"\d", said) else ""
+        return f"what is the due date for {called}" if re.search(r"\d", said) else ""
     if not words or len(words) > 4:
         return ""
     if last in _DOER:

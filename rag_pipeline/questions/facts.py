@@ -49,7 +49,7 @@ _INLINE = re.compile(r"`{1,2}[^`]+`{1,2}_{0,2}|https?://\S+")
 _DEFINED = re.compile(
     r"(?:As used (?:herein|in the Agreement), |For (?:the )?purposes of the Agreement, )?"
     r"(?:[Tt]he terms? )?[“\"]([A-Z][A-Za-z-]+(?:\s[A-Z]?[A-Za-z-]+){0,3})[”\"]\s+"
-    r"(?:means?|shall mean|refers? to)\b"
+    r"(?:means?|shall mean|refers? to)\b(?! that\b)"
 )
 COMPANY = (
     "Inc|Pty|Pte|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|"
@@ -81,6 +81,10 @@ _ENTRY = re.compile(
     re.MULTILINE,
 )
 """An entry of a list of options, variables or settings: "-a, --all" and its first paragraph."""
+_OPTION = re.compile(
+    r"^[ \t]*(?:-\w[^\n,]{0,12}, +)?(--\w[\w.-]{1,29}\w)(?:[=\[ ]\S+)?(?:[ \t]{2}|[ \t]*$)", re.M
+)
+"""The start of any entry of an option, in whatever form its text follows."""
 _DEFAULT = re.compile(
     r"(?:\b(?:[Dd]efaults? (?:value )?(?:is|to)|[Dd]efault:|(?:Standard(?:wert)?|Voreinstellung|"
     r"Vorgabe) ist|Standardmäßig) |\([Dd]efault:? +)"
@@ -177,8 +181,13 @@ def _said(document: Document, language: str) -> Iterator[StatedFact]:
         is_numbered = re.search(number, text[max(0, begin - len(head) - 20) : begin])
         is_common = is_plain and " " not in head and not is_numbered
         is_odd = is_common or (is_plain and head.islower()) or (is_markdown and head.isupper())
+        is_odd = is_odd or (topic != head and head in body)  # a command in capitals
         is_code = len("".join(text[begin:past].split())) < 0.75 * len("".join(body.split()))
         is_topic = asking or (asks_for(topic, language) and not is_odd)
+        # An indented heading is an entry, which ends at the next line with its indent.
+        inset = _indent(text, text.rfind(head, 0, begin))
+        if inset > 2 and re.search(rf"\n {{,{inset}}}\S", text[begin:past]):
+            continue
         is_alone = often[head] == 1 and not is_code and is_topic and f"{head} {head}" not in body
         # A line of capitalized words may be an author, whom the text below does not name.
         is_titled = (
@@ -242,10 +251,7 @@ def _section_at(document: Document, start: int) -> str:
 
 
 def _of_sentence(
-    found: tuple[str, int, int, str],
-    about: str,
-    document: Document,
-    language: str,
+    found: tuple[str, int, int, str], about: str, document: Document, language: str
 ) -> Iterator[StatedFact]:
     """Yield the facts of a sentence. `found` has its document, offsets and text."""
     sentence = found[3]
@@ -279,7 +285,7 @@ def _entries(document: Document, language: str) -> Iterator[StatedFact]:
     """Yield the options and settings that the document describes once, if that is complete."""
     text = document.text
     entries, terms = list(_ENTRY.finditer(text)), list(_TERM.finditer(text))
-    named = Counter(found["name"] for found in (*entries, *terms))
+    named = Counter(f["name"] for f in (*entries, *terms)) | Counter(_OPTION.findall(text))
     topics = (term for term in terms if asks_for(term["name"], language))
     title = f"{document.title} {document.document_id}".casefold()
     called = {*re.findall(r"\w{3,}", title)}
@@ -287,7 +293,7 @@ def _entries(document: Document, language: str) -> Iterator[StatedFact]:
     for found in (*entries, *topics):
         name, said = found["name"], plain(found["text"])
         is_whole = is_said(said, language) and said[-1] != ":" and not OUTSIDE.search(said)
-        if _LEANS.match(said):
+        if _LEANS.match(said) or (name[0] == "-" and _is_of_command(text, found.start("names"))):
             continue
         if found.re is _TERM and re.search(r"\b[Dd]ies\w* (?!Eigensch|Option|Einst|Funkt)", said):
             continue
@@ -300,8 +306,10 @@ def _entries(document: Document, language: str) -> Iterator[StatedFact]:
         if more and _indent(text, found.end() + more.end()) > _indent(text, found.start("names")):
             continue
         is_only = named[name] == 1 and len(said) <= _SENTENCE[1]
-        if is_only and is_whole and name not in ("--help", "--version"):
+        is_new = len(said.split()) > 7 or name.rpartition("_")[2] not in said  # "RAW: is RAW"
+        if is_only and is_whole and is_new and name not in ("--help", "--version"):
             is_coded = re.fullmatch(r"SIG[A-Z]+\d?(?:[+-]\d+)?|\w+=|[A-Z\d]+_[A-Z\d_]+", name)
+            is_coded = is_coded and re.search(rf"\b(?:{either('purposes')})\b", said, re.I)
             kind: FactKind = "option" if name[0] == "-" else "variable" if is_coded else "term"
             whole = f"{name} {said}"
             place = document.document_id, found.start("names"), found.end("text"), whole
@@ -313,6 +321,13 @@ def _entries(document: Document, language: str) -> Iterator[StatedFact]:
             defaults = list(_DEFAULT.finditer(whole))
             if len(defaults) == 1:
                 yield StatedFact("default", *place, defaults[0].span("value"), subject=name)
+
+
+def _is_of_command(text: str, at: int) -> bool:
+    """Return whether an option's entry belongs to one of several commands of a manual page."""
+    section = re.split(r"\n(?=\S)", text[:at])[-1]
+    command = rf"\n[ \t]*\n {{1,{max(1, _indent(text, at) - 1)}}}[a-z][\w-]* (?:[\[<]|\S+\.{{3}})"
+    return re.search(command, section) is not None
 
 
 def _abbreviations(

@@ -166,7 +166,8 @@ _BE = "is|are|was|were"
 ENGLISH: tuple[tuple[str, Callable[[re.Match[str]], Asked | None]], ...] = (
     (rf"(?P<s>(?:the )?(?:{either('things')}) (?P<n>\S*\w(?:\(\))?)|the (?P<m>\S*\w) "
      rf"(?:{either('things')})) (?P<o>(?:(?:is|can be) used to|(?P<v>provide|return)s|"
-     rf"{either('deeds')}) (?!.*(?: not | [-=] |\d\.\d|\bFigure |\bSection |\(\d)).+)", _does),
+     rf"{either('deeds')}) (?!.*(?: not | example of | [-=] |\d\.\d|\bFigure |"
+     r"\bSection |\(\d)).+)", _does),
     (r"(?P<s>.+?) (?P<v>is|are) (?P<o>(?:an?|the|one of the) (?!same\b|must\b)\w.+)", _is_a),
     (r"(?P<s>.+?) (?P<v>shall|must|may|will|can(?=not)|can|is|are|does|do) ?(?:not|"
      r"never) (?P<rest>[a-z][^,;]*?)"

@@ -11,7 +11,7 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.questions.cells import SHEETS
 from rag_pipeline.questions.facts import COMPANY
-from rag_pipeline.questions.sections import EMPTY_HEADINGS, plain
+from rag_pipeline.questions.sections import EMPTY_HEADINGS, lacks_ligature, plain
 from rag_pipeline.questions.words import word_list
 from rag_pipeline.search.lexical_index.documents import readable_name
 
@@ -222,6 +222,10 @@ def _titles(document: Document, is_own: Callable[[str], bool]) -> list[str]:
         return [f"“{page}”"] if is_own(page) else []
     fitting = [part.rstrip(":") for part in parts if part and len(part.split()) <= _MOST_WORDS]
     title = _SLOGAN.sub("", next(filter(is_own, fitting), ""))
+    words = re.findall(r"[^\W\d_]{2,}", title.casefold())
+    language = document.metadata.get("language", "en")
+    known = [dictionary(language)] * (language in ("en", "de")) + [{*name.casefold().split()}]
+    title = "" if any(lacks_ligature(w, listed) for w in words for listed in known) else title
     if title.isupper() and (" " in title or title.casefold() in dictionary("en")):
         small = r"\b(?<!^)(?:A|An|And|At|By|For|In|Of|On|Or|The|To|With)\b"
         titled = re.sub(r"[^\W_]+(?:-[^\W_]+)*", lambda word: _in_small_letters(word[0]), title)

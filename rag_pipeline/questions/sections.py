@@ -34,7 +34,8 @@ _MARKUP = re.compile(
 )
 """Characters of tables, code, forms, formulas, addresses and metadata, and broken words."""
 _NO_TOPIC = re.compile(
-    r"[^\w\s,&’'()-]|\d|\bversions?\b|\bnor\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|\b(?:examples?|beispiele?|links?|"
+    r"[^\w\s,&’'()-]|[\d_]|^(?!\w+ing\b)\w+ (?:the|a|your|our|this|its)\b|"
+    r"\bversions?\b|\bnor\b|(?<!\w)(?!a\b)[^\W\d_](?!\w)|\b(?:examples?|beispiele?|links?|"
     r"quick ?start|getting started)\b|\s-\s|"
     r"\b(?:string|boolean|number|object|array|function)$|"
     rf"^(?:{either('no_topics')})\b(?! of\b)",
@@ -50,6 +51,12 @@ OUTSIDE = re.compile(
     re.IGNORECASE,
 )
 """References to text outside of a section, and statements about the text itself."""
+_PROMISES = re.compile(
+    rf".*\b(?:has|have|are|hat|haben|gibt(?: es)?) (?:{either('counts')})\b[^.,;:]*\.|"
+    rf"(?=.{{,400}}$)(?:There are|Es gibt) (?:{either('counts')}) "
+    r"(?:ways|modes|methods|options|kinds|types|Möglichkeiten|Wege|Arten|Methoden)\b.*"
+)
+"""A text that ends with a number of things without them, or a short introduction to them."""
 EMPTY_HEADINGS = frozenset(word_list("empty_headings"))
 
 
@@ -59,7 +66,7 @@ def sections_of(text: str, spans: Sequence[Span]) -> Iterator[tuple[str, int, in
     The last value tells whether the heading has a mark or the number of its clause. In a text with
     marked headings, other lines, such as an item of a list, only look like headings.
     """
-    heading, begin, past, is_clause, is_marked, depth = "", 0, 0, False, False, 0
+    heading, begin, past, numbered, is_marked, depth = "", 0, 0, "", False, 0
     has_marks = next(headings(text), None) is not None
     for start, end in (*spans, (len(text), len(text))):
         raw = text[start:end]
@@ -67,7 +74,7 @@ def sections_of(text: str, spans: Sequence[Span]) -> Iterator[tuple[str, int, in
         mark = re.match("#*", text[text.rfind("\n", 0, start) + 1 : end])
         level = len(mark[0]) if mark else 0
         title = heading_of(text, start, raw) if level or not has_marks else None
-        if title or led or not raw or (is_clause and re.match(r"\d{1,2}\.\s", raw)):
+        if title or led or not raw or level or (numbered and re.match(numbered, raw)):
             if (
                 heading
                 and _SECTION[0] <= past - begin <= _SECTION[1]
@@ -77,8 +84,10 @@ def sections_of(text: str, spans: Sequence[Span]) -> Iterator[tuple[str, int, in
                 yield heading, begin, past, is_marked
             heading = led["heading"] if led else title or ""
             begin = past = start + led.end() if led else end
-            is_clause = led is not None
-            is_marked, depth = is_clause or level > 0, level
+            # A subclause ends at the next one, and a clause only at the next clause.
+            is_part = led is not None and re.match(r"\D*\d+\.\d", raw)
+            numbered = rf"\d{{1,2}}\.{'(?:[0-9]{1,2}[.]?)?' if is_part else ''}\s" if led else ""
+            is_marked, depth = led is not None or level > 0, level
         if re.search(r"[^\W\d_]{3}", raw):  # not just the next section's number
             past = end
 
@@ -122,7 +131,7 @@ def is_about(heading: str, body: str, language: str) -> bool:
     said = {word.casefold()[:4] for word in re.findall(r"[^\W\d_]{3,}", body)}
     asked = [w.casefold()[:4] for w in re.findall(r"[^\W\d_]{4,}", heading)]
     return (
-        not OUTSIDE.search(body)
+        not (OUTSIDE.search(body) or _PROMISES.fullmatch(body))
         and re.fullmatch(r"[^a-zäöü].*(?:\.|\D\))", body) is not None
         and is_said(body, language)
         and said.issuperset(asked)
@@ -138,16 +147,17 @@ def is_said(sentence: str, language: str) -> bool:
     known = sum(word.casefold() in listed for word in words)
     return (
         len(words) >= 4
-        and not any(_lacks_ligature(word, listed) for word in words)
+        and not any(lacks_ligature(word, listed) for word in words)
         and sum(map(len, words)) >= len(sentence) / 2
         and known >= _LEAST_KNOWN * len(words)
     )
 
 
-def _lacks_ligature(word: str, listed: Set[str]) -> bool:
-    """Return whether a word, such as "rst", lost letters that some fonts draw as one."""
+def lacks_ligature(word: str, listed: Set[str]) -> bool:
+    """Return whether a word, such as "rst" or "dierent", lost letters that fonts draw as one."""
     is_odd = word.islower() and (word not in listed or word in ("nd", "le"))  # "find", "file"
-    return is_odd and any(f"{lost}{word}" in listed for lost in ("fi", "fl", "ff"))
+    lost, at = ("fi", "fl", "ff", "ffi"), range(len(word))
+    return is_odd and any(f"{word[:n]}{part}{word[n:]}" in listed for n in at for part in lost)
 
 
 def plain(text: str) -> str:

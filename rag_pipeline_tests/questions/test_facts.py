@@ -128,6 +128,15 @@ ENVIRONMENT
 """
 
 
+def test_an_option_of_one_command_or_of_two_entries_is_not_asked_about() -> None:
+    command = "       repeat [OPTS] command\n\n              --weak  Stop in the background.\n\n"
+    again = "       -x RX,   --jobs=RX\n              leave out files of this name\n\n"
+    manual = MANUAL.replace("ENVIRONMENT", f"{again}COMMANDS\n\n{command}ENVIRONMENT")
+    assert [f.subject for f in facts(manual, "option")] == ["--output"]
+    states = MANUAL.replace("Set the colour of", "A number of")
+    assert [f.subject for f in facts(states, "term")] == ["TOOL_COLOUR"]
+
+
 def test_a_manual_is_asked_about_its_entries_but_not_about_their_sentences() -> None:
     found = [(f.kind, f.subject) for f in facts(MANUAL)]
     named = [("option", "--output"), ("option", "--jobs"), ("purpose", "--jobs")]
@@ -211,6 +220,9 @@ def test_a_comment_in_code_is_no_heading() -> None:
         ("Or copy them by hand.\n\n```sh\ncopy a b\n```", {}),
         ("Keys of backups start with `b_`, and names too with `b_`.", {"Disk backups": 2}),
         ("This section explains the restoration of files.", {}),
+        ("Backups of the disk have two different modes.", {}),
+        ("Backups of the disk are kept in the dierent cellar of the house.", {}),
+        ("## Part II.\n\nBackups are kept in the cellar of the house.", {"Disk backups": 1}),
         ("Backups need disks; further information is in the guide for operators.", {}),
         ("Press the keys +Shift+B, and the backups are kept in the cellar.", {}),
         ("Disk backups Disk backups are kept in the cellar of the house.", {}),
@@ -234,6 +246,9 @@ def test_a_section_is_whole_and_says_its_topic_itself(below: str, expected) -> N
         "LINES OF THE TOOL",
         "Using the tool",
         "The tool",
+        "Count the lines",
+        "tool_lines option",
+        "Useful tips and tricks",
         "Terms, examples",
         "Tool - lines",
         "`tool` String",
