@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rag_pipeline.answering.intent import GREATER, compares, sides_of, uncompared
+from rag_pipeline.answering.intent import GREATER, compares, sides_in, uncompared
 from rag_pipeline.answering.reading import has_terms
 from rag_pipeline.imports import compiled
 
@@ -53,13 +53,12 @@ class Halves(NamedTuple):
 
 def halves(question: str) -> Halves | None:
     """Return the questions about each side or with each part of a question, or None."""
+    question = " ".join(question.split())
     text = compiled(_BY_HOW_MUCH, re.IGNORECASE).sub("", question.rstrip(" ?!."))
-    if sides := sides_of(question):
-        first, second = map(re.escape, sides)
-        before, after, *_ = re.split(
-            rf"\b{first}(?!\w).{{0,40}}?(?<!\w){second}(?!\w)", text, maxsplit=1
-        )
-        first, second = (uncompared(f"{before}{side}{after}") for side in sides)
+    if sides := sides_in(question):
+        (_, start), (last, place) = sides
+        before, after = text[:start], text[place + len(last) :]
+        first, second = (uncompared(f"{before}{side}{after}") for side, _ in sides)
         return Halves((first, second))
     is_compared = compares(question)
     is_graded = is_compared or bool(GREATER.search(text))

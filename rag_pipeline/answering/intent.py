@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Final, get_args
 
 from rag_pipeline.datamodels import Kind as Kind
@@ -178,31 +179,36 @@ def detect(question: str) -> Intent:
 
 
 def sides_of(question: str) -> tuple[str, str] | None:
-    """Return the two names that a question compares, or None.
+    """Return the two names that a question compares, or None (see `sides_in`)."""
+    found = sides_in(" ".join(question.split()))
+    return found and (found[0][0], found[1][0])
+
+
+def sides_in(question: str) -> tuple[tuple[str, int], tuple[str, int]] | None:
+    """Return the two names that a question compares, with their places, or None.
 
     The question has words of a comparison, or it has a comparative and "or" between the names. A
-    question with two years or versions may have a word of change instead, such as "rose".
+    question with two years or versions may have a word of change instead, such as "rose". Beside a
+    year, a name that ends with a year is its year. Whitespace is single spaces.
     """
     is_compared = compares(question)
     is_graded = bool(GREATER.search(question))
     for found in _SIDES.finditer(question):
-        one = " ".join(w for w in found["one"].split() if w.lower() not in _ASKING)
+        words = [*dropwhile(lambda word: word.lower() in _ASKING, found["one"].split())]
+        other = found["other"].rstrip(".")
+        one = " ".join(words[-1:] if _YEAR.fullmatch(other) else words)
+        sides = (one, found.end("one") - len(one)), (other, found.start("other"))
         are_numbers = all(any(map(str.isdigit, found[side])) for side in ("one", "other"))
         if are_numbers and _CHANGE.search(question):
-            return _alike(one, found["other"].rstrip("."))
+            return sides
         if found["join"] in ("to", "bis", "à"):
             continue
         is_choice = found["join"] in ("or", "oder", "ou", "o", "vs", "vs.", "versus")
-        before = question[: found.start("one")].split()[-1:]
+        before = question[: found.start("one")].rsplit(maxsplit=1)[-1:]
         are_apart = bool(before) and found["between"].split()[:1] == before  # in Ulm and in Lyon
         if one and (is_compared or are_apart or (is_choice and is_graded)):
-            return _alike(one, found["other"].rstrip("."))
+            return sides
     return None
-
-
-def _alike(one: str, other: str) -> tuple[str, str]:
-    """Return two sides. Beside a year, a name that ends with a year is its year."""
-    return (one.split()[-1] if _YEAR.fullmatch(other) else one), other
 
 
 def compares(question: str) -> bool:

@@ -49,6 +49,14 @@ from rag_pipeline.answering.halves import halves
             "Wie viel Öl braucht er bei voller Last",
             "Wie viel Öl braucht er bei halber Last",
         ),
+        ("Compare the rent of Acme and\nNew  York.", "the rent of Acme", "the rent of New York"),
+        ("Compare Jim the Tall and Bob.", "Jim the Tall", "Bob"),
+        (f"Compare tea in Ulm and{' in' * 20} Lyon.", "tea in Ulm", "tea in Lyon"),
+        (
+            "Does Ulm beat Ulm, or is it dearer in Ulm than in Lyon?",
+            "Does Ulm beat Ulm, or is it in Ulm",
+            "Does Ulm beat Ulm, or is it in Lyon",
+        ),
     ],
 )
 def test_each_side_of_a_question_is_asked_about(question: str, one: str, two: str):
