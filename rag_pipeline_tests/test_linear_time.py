@@ -177,10 +177,8 @@ def test_a_question_is_read_in_linear_time(run):
     "run", ["before 5 days ", ", a", ", who a", "at most 5 a ", "läuft ", "not a ", "without a "]
 )
 def test_a_passage_is_judged_in_linear_time(run):
-    def read(size):
-        statement = f"No crew works before {size} days without a key."  # not judged before
-        return judge(run * (size // len(run)), statement, 0.5)
-
+    statement = "No crew works before {} days without a key."  # another one for each size
+    read = lambda size: judge(run * (size // len(run)), statement.format(size), 0.5)  # noqa: E731
     read(100)
     held_to_linear_time(run, read)
 

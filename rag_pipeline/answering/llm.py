@@ -25,7 +25,7 @@ class ChatAnswers(AnswerMethod):
     `{passages}`, which become delimited texts.
     """
 
-    code_version = 21
+    code_version = 22
 
     method: Literal["llm"]
     chat: ChatName

@@ -42,6 +42,7 @@ from rag_pipeline.answering.polarity import contradicts
         ("A crew may cancel before the charter ended.",
          "Until the charter expired, a crew may cancel.",
          "A crew may cancel after the charter."),
+        ("Do not turn off the lamp.", "The lamp must stay on.", "The lamp must be turned off."),
         ("The option to buy ends on 5 May.", "The option cannot be taken up after 5 May.",
          "The option may be taken up after 5 May."),
         ("Der Lotse riet vom Ankern ab.", "Der Lotse empfahl das Ankern nicht.",

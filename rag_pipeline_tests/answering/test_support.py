@@ -26,6 +26,9 @@ MIETE = (
         (LEASE, "The term is seven years.", "supported"),
         ("Pay. Staff are not  paid, nor\nfed. A", "Staff are not paid, nor fed.", "supported"),
         ("No dogs may enter.", "dogs may enter.", "contradicted"),
+        ("Jo is an outstanding diver.", "Jo is a diver.", "supported"),  # not unpaid
+        ("Miss Day keeps the key.", "Ms Day keeps the key.", "supported"),
+        ("The spare key is here.", "A key is here.", "supported"),
         (LEASE, "The monthly rent is 1 euro.", "contradicted"),  # the number of the heading
         (LEASE, "The monthly rent is 1,840 dollars.", "contradicted"),
         (LEASE, "The rent is due on the first working day of each year.", "contradicted"),
