@@ -98,6 +98,8 @@ _IF = re.compile(r"(?i)\b(?:if|when|between|children|wenn|falls|sofern|zwischen|
 _RANGE = 30
 """Number of characters before the end of a range that may hold its begin."""
 _FROM = re.compile(r"(\d+)(?::\d\d)?\s*(?:-|–|to|bis|until)\s*$")
+_PART = 500
+"""Number of characters on each side of a fact that its part of the passage may have."""
 _MAY_BE_ABSENT = ("ORDINAL", "DAY", "RATE")
 
 
@@ -199,9 +201,10 @@ def _is_elsewhere(
 
 
 def _around(passage: str, fact: Quantity) -> list[str]:
-    begin = max((m.end() for m in _COMMA.finditer(passage, 0, fact.start)), default=0)
-    end = _COMMA.search(passage, fact.end)
-    return _content(passage[begin : end.start() if end else len(passage)])
+    first, last = max(0, fact.start - _PART), fact.end + _PART
+    begin = max((m.end() for m in _COMMA.finditer(passage, first, fact.start)), default=first)
+    end = _COMMA.search(passage, fact.end, last)
+    return _content(passage[begin : end.start() if end else last])
 
 
 _CLAUSE = re.compile(
