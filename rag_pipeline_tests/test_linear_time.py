@@ -177,7 +177,7 @@ def test_a_question_is_read_in_linear_time(run):
     "run", ["before 5 days ", ", a", ", who a", "at most 5 a ", "läuft ", "not a ", "without a "]
 )
 def test_a_passage_is_judged_in_linear_time(run):
-    statement = "No crew works before {} days without a key."  # another one for each size
+    statement = "A crew may work before 5 days without key {}."  # another one for each size
     read = lambda size: judge(run * (size // len(run)), statement.format(size), 0.5)  # noqa: E731
     read(100)
     held_to_linear_time(run, read)

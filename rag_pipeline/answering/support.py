@@ -195,7 +195,7 @@ def _is_elsewhere(
     words = _content(_without(sentence, [fact]))
     near, other = (
         max((sum(_holds(_around(passage, q), w) for w in words) for q in some), default=0)
-        for some in (equal, [q for q in alike if q not in equal])
+        for some in (equal, [q for q in alike if not _is_equal(q, fact)])
     )
     return other > near + 2 or (near == 0 and other > 1)
 
