@@ -262,9 +262,9 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """The row of one document in a comparison.
+    """The row of one document or side in a comparison.
 
-    `document_id` is the compared name if no passage is about this name. `number` is the number of
+    `document_id` is the side's name if the question names both sides. `number` is the number of
     the row's first citation, or None in an empty row.
     """
 

@@ -19,7 +19,7 @@ from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.halves import Halves, halves
 from rag_pipeline.answering.intent import sides_of, uncompared
 from rag_pipeline.answering.matching import Words, words_of
-from rag_pipeline.answering.naming import about, capitalized, unheld_names
+from rag_pipeline.answering.naming import NO_NAMES, about, capitalized
 from rag_pipeline.answering.reading import Reader, differ, multilingual, written_in
 from rag_pipeline.answering.sentences import Sentence
 from rag_pipeline.answering.sides import has_words
@@ -34,6 +34,7 @@ from rag_pipeline.datamodels import (
 )
 from rag_pipeline.imports import compiled
 from rag_pipeline.loading.languages import language_of
+from rag_pipeline.loading.quality import dictionary
 from rag_pipeline.search.standing import are_versions, asks_for, lost, standings
 
 MAX_CONTEXTS = 50
@@ -101,8 +102,13 @@ class Comparison:
         if len({(c.document_id, c.start) for c in cited}) != 1:
             return answer
         first, own = cited[0], answer.citations if len(told) == 1 else cited[:1]
-        other = self._counterpart(found, first, is_version=len(told) > 1)
+        names = sides or (_distinct(found.query, None, split.questions) if split else ())
+        lacking = [row.document_id for row in answer.table if row.number is None]
+        empty = next((name for name in lacking if name in names), "")
+        other = self._counterpart(found, first, len(told) > 1, empty)
         rows = [(first.document_id, own), *([other] if other else [])]
+        if other and empty:
+            rows = [(name, other[1] if name == empty else own) for name in names]
         return _compared(rows, answer.confidence or 0.0) if other or len(told) > 1 else answer
 
     def _by_side(self, found: SearchResult, split: Halves, best: float) -> Answer | None:
@@ -112,9 +118,9 @@ class Comparison:
         """
         sides, asked = sides_of(found.query), split.questions
         chunks = [found.chunks if self.search is None else self.search(one) for one in asked]
-        for n, side in enumerate(sides or ()):
-            if not words_of(side).isdisjoint(unheld_names(asked[n], chunks[n])):
-                chunks[n] = []
+        names = _distinct(found.query, sides, asked)
+        for n, own in enumerate(names):
+            chunks[n] = [c for c in chunks[n] if _is_about(c, own, found.query)]
         made = [self.ask(*pair) for pair in zip(asked, chunks, strict=True)]
         texts = [c.text for one in made for c in one.citations[:1]]
         if sides and len(texts) > len({*texts}) and not any(map(str.isdigit, texts[0])):
@@ -128,38 +134,39 @@ class Comparison:
             return None
         firsts = [one.citations[0] if one.citations else None for one in made]
         words = Words(split.common, [c.text for c in firsts if c])
-        names = words_of(" ".join(capitalized(found.query)))
-        held = [words.in_text(c.text) - names if c else names for c in firsts]
+        named = words_of(" ".join(capitalized(found.query)))
+        held = [words.in_text(c.text) - named if c else named for c in firsts]
         rows = []
-        by_name = sides and len({c.document_id for c in firsts if c}) == 1
-        for n, (name, one) in enumerate(zip(sides or asked, made, strict=True)):
+        for n, (name, one) in enumerate(zip(sides or names, made, strict=True)):
             cited, of_other = list(one.citations[:_QUOTED_OF_SIDE]), firsts[1 - n]
             cited[1:] = [
                 c
                 for c in cited[1:]
-                if not (of_other and c.text in of_other.text)
+                if c.document_id == cited[0].document_id
+                and not (of_other and c.text in of_other.text)
                 and (c.text[0] != "|" or c.start > cited[0].start)  # no names of columns
             ]
-            name = cited[0].document_id if cited and not by_name else name
+            name = name or (cited[0].document_id if cited else asked[n])
             first = cited[0].text if cited else "|"
             is_prose = first[0] != "|" and not differ(language_of(found.query), written_in(first))
             if is_prose and held[1 - n] and not held[n]:
                 cited = []
             rows.append((name, cited))
-        return _compared(rows, best) if any(firsts) else None
+        return _compared(rows, best) if any(firsts) or not any(chunks) else None
 
     def _counterpart(
-        self, found: SearchResult, quote: Citation, is_version: bool
+        self, found: SearchResult, quote: Citation, is_version: bool, name: str
     ) -> tuple[str, Sequence[Citation]] | None:
         """Return another document's id with its sentence most similar to a quote, or None.
 
         If the passages hold another version of the quote's document, only this version is read.
-        With `is_version`, there must be another version.
+        With `is_version`, there must be another version. Its passage holds `name`.
         """
         chunks = self._others(found.chunks, found.query, quote, True)
         if not chunks and self.search is not None:
             more = self.search(quote.text)[:COUNTERPARTS]
             chunks = self._others(more, found.query, quote, is_version)
+        chunks = [c for c in chunks if _is_about(c, name, found.query)]
         # Where the packaged model found the passages, the multilingual model is not opened.
         by_meaning = found.token_weights is None and multilingual() is not None
         agreed = ranked_sentences(quote.text, chunks, by_meaning=by_meaning) if chunks else None
@@ -230,8 +237,8 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
         most = cited[:_QUOTED_A_SIDE]
         own = [replace(c, number=len(citations) + n) for n, c in enumerate(most, 1)]
         citations += own
-        said = " ".join(map(quoted, own))
-        rows.append(ComparisonRow(name, said or "—", own[0].number if own else None))
+        said = " ".join(map(quoted, own)) or f"— (nothing found about {name})"
+        rows.append(ComparisonRow(name, said, own[0].number if own else None))
     while len(rows) > _FEWEST_ROWS and rows[-1].number is None:
         rows.pop()
     if not citations:
@@ -245,11 +252,30 @@ def _compared(sides: Sequence[tuple[str, Sequence[Citation]]], confidence: float
     )
 
 
-def _titles(chunk: ScoredChunk, side: str) -> bool:
-    name = f"{chunk.title}\n{chunk.document_id}"
+def _distinct(query: str, sides: tuple[str, str] | None, asked: tuple[str, str]) -> tuple[str, str]:
+    """Return for each side the words of its name that the other side lacks, or ""."""
+    proper = capitalized(query)
+    names = sides or (" ".join(w for w in one.split() if w in proper) for one in asked)
+    one, other = map(str.split, names)
+    return " ".join(w for w in one if w not in other), " ".join(w for w in other if w not in one)
+
+
+def _is_about(chunk: ScoredChunk, name: str, query: str) -> bool:
+    """Return whether a passage may be about a name. Texts have other forms of months and nouns."""
+    if not (words := words_of(name)).isdisjoint(NO_NAMES) or _holds(about(chunk), name):
+        return True
+    is_noun = language_of(query) == "de" and words <= dictionary("de")
+    return is_noun and differ("de", written_in(chunk.text))
+
+
+def _holds(text: str, side: str) -> bool:
+    """Return whether a text has a name's words, or a year or version in any form."""
     if version := _VERSION.fullmatch(side):
-        return any(version["number"] == one["number"] for one in _VERSION.finditer(name))
-    return has_words(name, side)
+        return any(version["number"] == one["number"] for one in _VERSION.finditer(text))
+    mark = r"\d" if side.isdecimal() else r"[^\W_]"
+    return has_words(text, side) or bool(
+        re.search(rf"(?<!{mark}){re.escape(side)}(?!{mark})", text)
+    )
 
 
 def _are_alike(one: str, other: str) -> bool:
@@ -264,7 +290,8 @@ def versions_of(chunks: Sequence[ScoredChunk], sides: tuple[str, str]) -> dict[s
     """
     if not all(any(map(str.isdigit, side)) for side in sides):
         return {}
-    one, other = ([c.document_id for c in chunks if _titles(c, side)] for side in sides)
+    titles = [(c.document_id, f"{c.title}\n{c.document_id}") for c in chunks]
+    one, other = ([id_ for id_, title in titles if _holds(title, side)] for side in sides)
     pairs = ((a, b) for a, b in product(one, other) if a != b and are_versions(a, b))
     return dict(zip(sides, next(pairs, ()), strict=False))
 

@@ -26,7 +26,7 @@ _IDENTIFIER = re.compile(
 _CAPITALIZED = re.compile(r"(?!^)(?<![.?!:] )\b[A-Z][\w-]*[a-z][\w-]*")
 _STARTS = re.compile(r"(?:\A|[.?!:;]|[-–—(\"“¿¡])\s*\Z")
 """The end of the text before a word that starts a sentence or clause."""
-_NO_NAMES = frozenset(
+NO_NAMES = frozenset(
     "january february march april may june july august september october november december monday "
     "tuesday wednesday thursday friday saturday sunday".split()
 )
@@ -179,7 +179,7 @@ def _names(question: str) -> list[list[str]]:
     runs: list[list[str]] = []
     for is_name, run in groupby(zip(proper, words, strict=True), key=itemgetter(0)):
         own = [m[0].casefold() for _, m in run] if is_name else []
-        usual = [w for w in own if w in _NO_NAMES or w.endswith(_ADJECTIVE) or len(w) < _SHORTEST]
+        usual = [w for w in own if w in NO_NAMES or w.endswith(_ADJECTIVE) or len(w) < _SHORTEST]
         runs.append([] if is_german and len(own) < 2 else [w for w in own if w not in usual])
     return [*alone, *filter(None, runs)]
 

@@ -31,9 +31,12 @@ def test_a_document_that_says_nothing_of_what_is_compared_has_an_empty_cell():
     query = "Compare the pension money that Brennwater and Tessavine pay for Ann Lee and Bob Ray."
     found = SearchResult(query=query, chunks=chunks, kind="comparison")
     (answer,) = form_answers([found], ExtractiveAnswers(confidence=0), sentence_vectors)
-    assert [row.document_id for row in answer.table] == ["ann.txt", "bob.txt"]
+    assert [row.document_id for row in answer.table] == ["Brennwater", "Tessavine"]
     assert answer.table[0].text == f"“{PREAMBLE.format('Brennwater', 'Ann Lee')} {PENSION}” [1]"
-    assert (answer.table[1].text, answer.table[1].number) == ("—", None)
+    assert (answer.table[1].text, answer.table[1].number) == (
+        "— (nothing found about Tessavine)",
+        None,
+    )
 
 
 @pytest.mark.parametrize("weights", [None, np.ones(40_000, np.float32)], ids=["e5", "minilm"])
@@ -85,3 +88,45 @@ def test_old_and_new_versions_answer_with_the_sentence_that_changed(question, ki
     assert sorted({cited.document_id for cited in answer.citations}) == quoted
     changed = [cited.text for cited in answer.citations if "until" in cited.text]
     assert len(changed) == len(quoted)
+
+
+@pytest.mark.parametrize(
+    ("question", "rows"),
+    [
+        ("Compare Ulm and Paris.", {"Ulm": "12 people", "Paris": None}),
+        ("Compare the rent in Paris\nand  Lyon.", {"Paris": None, "Lyon": "9 people"}),
+        ("How many people has Ulm, and how many has Rome?", {"Ulm": "12 people", "Rome": None}),
+        ("Compare the revenue of Acme and Brightwater.", {"Acme": "million", "Brightwater": None}),
+        ("Was Acme's revenue higher in 2024 than in 2022?", {"2024": "7 million", "2022": None}),
+        ("Compare the staff of Acme in 2023 and 2025.", {"2023": "5 million", "2025": None}),
+        ("Vergleiche die Miete in Ulm und Paris.", {"Ulm": "12 people", "Paris": None}),
+        ("Compare Plan A and Plan B.", {"Plan A": "one key", "Plan B": "two keys"}),
+    ],
+)
+def test_a_side_that_no_passage_names_has_an_empty_row(question, rows):
+    texts = {
+        "ulm.md": "The office in Ulm has 12 people. The rent in Ulm is 900 EUR.",
+        "lyon.md": "The office in Lyon has 9 people. The rent in Lyon is 1100 EUR.",
+        "report-2023.md": "Acme had a revenue of 5 million EUR. The staff of Acme was 40.",
+        "report-2024.md": "Acme had a revenue of 7 million EUR. The staff of Acme was 55.",
+        "a.md": "The customers of plan A get one key.",
+        "b.md": "The customers of plan B get two keys.",
+    }
+    chunks = [scored(name, text) for name, text in texts.items()]
+    found = SearchResult(query=question, chunks=chunks, kind="comparison")
+    (answer,) = form_answers([found], ExtractiveAnswers(confidence=0), sentence_vectors)
+    assert [row.document_id for row in answer.table] == list(rows)
+    for row, said in zip(answer.table, rows.values(), strict=True):
+        assert (said or f"— (nothing found about {row.document_id})") in row.text
+        cited = [c.document_id for c in answer.citations if f"[{c.number}]" in row.text]
+        assert len({*cited}) == bool(said)
+
+
+def test_both_parts_of_a_question_are_answered():
+    texts = ["Bob Ray is the captain of the club.", "The captain is elected in May each year."]
+    others = ["The office in Ulm opens at 8:00.", "Tea for visitors costs 2 EUR at the hatch."]
+    query = "Who is the captain of the club, and when is the captain elected?"
+    found = SearchResult(query=query, chunks=[scored(text, text) for text in texts + others])
+    settings = ExtractiveAnswers(confidence=0, sentences=1)
+    (answer,) = form_answers([found], settings, sentence_vectors)
+    assert [c.text for c in answer.citations] == texts

@@ -53,6 +53,11 @@ from rag_pipeline.answering.halves import halves
         ("Compare Jim the Tall and Bob.", "Jim the Tall", "Bob"),
         (f"Compare tea in Ulm and{' in' * 20} Lyon.", "tea in Ulm", "tea in Lyon"),
         (
+            "How long do eggs keep in the cold dark old shop and in the cellar?",
+            "How long do eggs keep in the cold dark old shop",
+            "How long do eggs keep in the cellar",
+        ),
+        (
             "Does Ulm beat Ulm, or is it dearer in Ulm than in Lyon?",
             "Does Ulm beat Ulm, or is it in Ulm",
             "Does Ulm beat Ulm, or is it in Lyon",
@@ -84,6 +89,7 @@ def test_the_second_part_of_a_question_has_the_words_of_the_first(question: str,
         "Who works in Ulm and Lyon?",
         "Which people who work here and who have a key may stay?",
         "Is it read from the keel or from the deck?",
+        "How long do eggs keep in the very cold dark old shop and in the cellar?",
         "May it last more than ten days?",
     ],
 )
