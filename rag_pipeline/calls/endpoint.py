@@ -122,6 +122,7 @@ class Circuit:
     _failing: set[Sending] = field(init=False, default_factory=set)
     _refused: float = field(init=False, default=0)
     _accepted: bool = field(init=False, default=False)
+    _probed: bool = field(init=False, default=False)
     _lock: threading.RLock = field(init=False, default_factory=threading.RLock)
 
     def check(self) -> None:
@@ -142,21 +143,27 @@ class Circuit:
             self._close()
             self.last_success = self.clock()
 
-    def accepted(self) -> None:
+    def accepted(self, probe: bool = False) -> None:
         """Record that the provider accepted an input. This shows that the settings are right."""
         with self._lock:
-            self._refused, self._accepted = 0, True
+            self._refused, self._accepted, self._probed = 0, True, probe or self._probed
 
     def refuse(self, error: RefusedError, sending: Sending) -> bool:
         """Record a refusal. Return whether all calls stop unless a probe succeeds.
 
-        A probe is needed if the error concerns every input, such as a wrong key. It is also needed
-        after three distinct refused inputs without an accepted input, or else after twenty
-        consecutive refusals.
+        A probe is needed if the error concerns every input, or after three refused inputs (twenty
+        after an accepted one). After an answered probe, twenty such errors in a row raise `error`.
         """
         if sending.probed:
             return False
         with self._lock:
+            if error.inputs == inf and self._probed:
+                sending.probed = True
+                self._refused += not sending.failed_before
+                if self._refused < _REFUSED_IN_A_ROW:
+                    return False
+                self._refused = 0
+                raise error
             if error.inputs == inf or not sending.failed_before:
                 self._refused += error.inputs or not sending.once
             return self._refused >= (_REFUSED_IN_A_ROW if self._accepted else _INPUTS_OF_AN_OUTAGE)
@@ -228,6 +235,7 @@ class Endpoint:
     timeout: float
     patience: float
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _probing: dict[asyncio.AbstractEventLoop, asyncio.Task[bool]] = field(default_factory=dict)
 
     async def send(
         self, attempt: Attempt[T], tokens: float = 0.0, probe: Attempt[T] | None = None
@@ -257,9 +265,6 @@ class Endpoint:
                 self.limiter.settle(tokens, 0.0)
                 sending.tries += 1
                 sending.paid_in_vain += error.paid
-                tried = sending.suspect and sending.tries == _TRIES_OF_A_BAD_INPUT
-                if error.limited and tried and not sending.probed:
-                    await self._works(probe, sending)
                 reached = error.connected and (sending.probed or not error.limited)
                 last = sending.once and reached
                 try:
@@ -276,10 +281,9 @@ class Endpoint:
                 if self.circuit.refuse(error, sending) and not await self._works(probe, sending):
                     raise
                 raise self.circuit.refused(error) from None
-            except CallsStoppedError:
-                raise
-            except ProviderError:
-                self.circuit.succeed()
+            except ProviderError as error:
+                if not isinstance(error, CallsStoppedError):
+                    self.circuit.succeed()
                 raise
             else:
                 self.circuit.succeed()
@@ -290,27 +294,40 @@ class Endpoint:
                 return answer.value
 
     async def _works(self, probe: Attempt[T] | None, sending: Sending) -> bool:
-        """Send the probe. Return whether it succeeds. Try again after a temporary failure."""
+        """Return whether the probe succeeds. Calls that need a probe at the same time share it."""
         if probe is None:
             return False
-        for _ in range(TRIES_OF_A_PROBE):
-            try:
-                await self._attempt(probe, Sending())
-            except TransientError:
-                continue
-            except ProviderError:
+        loop = asyncio.get_running_loop()
+        if loop not in self._probing:
+            self._probing[loop] = loop.create_task(self._answers(probe, sending))
+            self._probing[loop].add_done_callback(lambda _: self._probing.pop(loop))
+        works = await asyncio.shield(self._probing[loop])
+        sending.suspect = sending.probed = works
+        return works
+
+    async def _answers(self, probe: Attempt[T], sending: Sending, tries: int = 1) -> bool:
+        try:
+            await self._attempt(probe, Sending())
+        except TransientError as error:
+            left = max((sending.started or 0.0) + self.patience - self.circuit.clock(), 0.0)
+            exhausted = left < (error.retry_after or _FIRST_BACKOFF / 10)
+            if exhausted if error.limited else tries == TRIES_OF_A_PROBE:
                 return False
-            self.circuit.succeed()
-            self.circuit.accepted()
-            sending.suspect = sending.probed = True
-            return True
-        return False
+            backoff = random.uniform(0, _FIRST_BACKOFF * 2 ** min(tries, 7))
+            await self.sleep(min(left, (error.retry_after or 0.0) + backoff))
+            await self._wait_for_turn(0.0)
+            return await self._answers(probe, sending, tries + 1)
+        except ProviderError:
+            return False
+        self.circuit.succeed()
+        self.circuit.accepted(probe=True)
+        return True
 
     async def _wait_for_turn(self, tokens: float) -> None:
-        if self.limiter.is_remote:
-            wait = await asyncio.to_thread(self.limiter.reserve, tokens)
-        else:
-            wait = self.limiter.reserve(tokens)
+        reserve = self.limiter.reserve
+        wait = (
+            await asyncio.to_thread(reserve, tokens) if self.limiter.is_remote else reserve(tokens)
+        )
         while wait > 0:
             # Many calls may start after a pause, so spread them over a short time.
             await self.sleep(wait + random.uniform(0, min(wait, 1.0) / 4))

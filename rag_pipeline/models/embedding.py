@@ -170,7 +170,7 @@ def _embed_remotely(
     async def works(send: EmbedRequest) -> bool:
         for _ in range(TRIES_OF_A_PROBE):
             try:
-                with sent_as(Sending(once=True, probed=True)):
+                with sent_as(Sending(once=True)):
                     vectors, _ = await send([(PROBE,)], input_type)
                 return bool(np.isfinite(vectors).all())
             except GivenUpError:

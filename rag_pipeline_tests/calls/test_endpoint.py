@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from rag_pipeline.calls.endpoint import Circuit, Endpoint, Received, Sending, asked_again
+from rag_pipeline.calls.http_errors import failure_of_status
 from rag_pipeline.calls.rate_limits import RateLimiter
 from rag_pipeline.errors import CallsStoppedError, PaidInVainError, ProviderError, TransientError
 
+KEY = failure_of_status("m", 401, "no", {})
+LIMITED = TransientError("m: slow down", limited=True)
 BUSY = TransientError("m: busy (HTTP 500)", paid=False)
 
 
@@ -84,7 +87,7 @@ def test_patience_is_bounded_and_others_successes_make_it_this_inputs_failure():
     assert world.now <= 30
 
 
-@pytest.mark.parametrize(("tries", "probes"), [(1, 0), (1, 5), (2, 1)])
+@pytest.mark.parametrize(("tries", "probes"), [(1, 0), (1, 1), (2, 1)])
 def test_a_wait_beyond_patience_is_begun_only_if_a_probe_is_answered(tries: int, probes: int):
     world = World(patience=30)
     limited = TransientError("m: slow down", 3600.0, limited=True)
@@ -217,3 +220,56 @@ def test_limits_are_learned_from_replies():
     world.send(lambda n: Received("yes", headers))
     world.send(lambda n: Received("yes"))
     assert world.now >= 1.0
+
+
+def test_a_rate_limit_of_an_input_that_failed_before_has_its_whole_patience():
+    world = World(patience=30)
+    with asked_again(1):
+        answer = world.send(lambda n: LIMITED if world.now < 6 else Received("yes"), probe=1)
+    assert answer == "yes"
+    assert world.now >= 6
+
+
+def refuse_all(
+    world: World, count: int, probed: Callable[[], Received[str] | Exception], failed: int = 0
+) -> tuple[int, int, int, bool]:
+    """Send inputs at once to a key without rights. Count requests, probes and failed inputs."""
+    sent = []
+
+    def attempt(kind: str, outcome: Callable[[], Received[str] | Exception]) -> Any:
+        async def attempted() -> Received[str]:
+            sent.append(kind)
+            await asyncio.sleep(0)
+            if isinstance(made := outcome(), Exception):
+                raise made
+            return made
+
+        return attempted
+
+    async def send_all() -> list[str | BaseException]:
+        refused, probe = attempt("input", lambda: KEY), attempt("probe", probed)
+        calls = [world.endpoint.send(refused, probe=probe) for _ in range(count)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    with asked_again(failed):
+        stops = sum(isinstance(error, CallsStoppedError) for error in asyncio.run(send_all()))
+    return sent.count("input"), sent.count("probe"), count - stops, stops > 0
+
+
+def test_inputs_with_a_wrong_key_share_one_probe():
+    assert refuse_all(World(), 100, lambda: KEY) == (100, 1, 0, True)
+
+
+def test_inputs_that_are_refused_after_an_answered_probe_stop_the_run_by_the_twentieth():
+    world = World()
+    for n in range(20):
+        assert refuse_all(world, 1, lambda: Received("yes")) == (1, n == 0, 1, False)
+    assert refuse_all(world, 1, lambda: Received("yes")) == (1, 0, 0, True)
+    assert refuse_all(world, 300, lambda: Received("yes"), failed=1) == (300, 0, 300, False)
+
+
+def test_a_probe_in_a_rate_limit_waits_for_the_limit():
+    world = World(patience=30)
+    found = refuse_all(world, 1, lambda: LIMITED if world.now < 6 else Received("yes"))
+    assert found[2:] == (1, False)
+    assert world.now >= 6

@@ -174,8 +174,9 @@ def test_one_bad_text_is_found_by_halving(
             embed(texts, own, cache)
         tries = [r for r in server.requests[before:] if r != [PROBE]]
         assert tries == [[bad]] * len(tries)
-        assert len(tries) <= TRIES
-        assert len(server.requests) - before - len(tries) == (fault in {*KEY, "429"})
+        assert len(tries) <= TRIES or fault == "429", "a rate limit has its patience"
+        # That a probe of the key was answered is remembered.
+        assert len(server.requests) - before - len(tries) == (fault == "429")
 
 
 @pytest.mark.parametrize(

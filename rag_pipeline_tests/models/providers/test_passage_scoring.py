@@ -97,7 +97,7 @@ def test_a_refused_query_fails_alone_and_a_wrong_key_stops(
         assert fine == pytest.approx(SHARES)
         keyless = True
         with pytest.raises(CallsStoppedError, match=f"{method.upper()}_API_KEY.*check the key"):
-            score_passages([RerankInput("keyless", PASSAGES)], own, cache)
+            score_passages([RerankInput(f"{n}", PASSAGES) for n in range(20)], own, cache)
 
 
 def test_a_chat_model_scores_each_passage_by_itself() -> None:
