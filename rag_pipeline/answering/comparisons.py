@@ -65,6 +65,10 @@ _OLD_AND_NEW = (
 )
 """Words of two versions, in English, German and French."""
 
+_COMPARED_DOCUMENTS = 6
+_LEAST_MET = 0.78
+"""Least score of another document's row, as a share of the best. Chosen on the sample."""
+
 
 Search = Callable[[str], Sequence[ScoredChunk]]
 """Returns the best chunks for a text."""
@@ -201,6 +205,10 @@ class Comparison:
         rows: dict[str, list[Sentence]] = {}
         for sentence in ranked.first(_COMPARED):
             rows.setdefault(sentence.chunk.document_id, []).append(sentence)
+        near = _LEAST_MET * max(ranked.scores, default=0.0)
+        for sentence, score in zip(ranked.sentences, ranked.scores, strict=True):
+            if score >= near and len(rows) < _COMPARED_DOCUMENTS:
+                rows.setdefault(sentence.chunk.document_id, [sentence])
         quotes = ((name, as_answer(0.0, own).citations) for name, own in rows.items())
         return _compared([*quotes], ranked.confidence)
 

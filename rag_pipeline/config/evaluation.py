@@ -73,7 +73,7 @@ class ExtractiveAnswers(AnswerSettings):
     answerable questions.
     """
 
-    code_version = 61
+    code_version = 62
     method: Literal["extractive"] = "extractive"
     sentences: int = Field(default=3, ge=1, le=20)
     confidence: Share | None = None

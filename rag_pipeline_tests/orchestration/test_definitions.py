@@ -26,10 +26,11 @@ from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
 from rag_pipeline_tests.testing.dagster_projects import command
 
 ROOT = Path(rag_pipeline.definitions.__file__).parents[1]
-CHUNKINGS = ["semantic_1_5", "semantic_2_0", "recursive_500", "sentences_600"]
-CONTEXTS = [f"{chunking}.{context}" for chunking in CHUNKINGS for context in ("none", "structural")]
+CHUNKINGS = ["sentences_600", "semantic_1_5", "semantic_2_0", "recursive_500"]
+HYBRID = [f"{c}.{n}" for c in [*CHUNKINGS[1:], CHUNKINGS[0]] for n in ("none", "structural")]
+CONTEXTS = [HYBRID[-1], *HYBRID[:-1]]  # "default" is the first of the file
 VECTORS = [f"{context}.minilm" for context in CONTEXTS]
-CONFIGURATIONS = [*(f"{vectors}.hybrid.none" for vectors in VECTORS), "default", "baseline"]
+CONFIGURATIONS = ["default", *(f"{c}.minilm.hybrid.none" for c in HYBRID), "baseline"]
 KEYS = {
     None: None,
     "chunking": CHUNKINGS,
