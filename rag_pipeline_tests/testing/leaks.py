@@ -88,7 +88,8 @@ def outcome(path: str, seen: Assistant, query: str, document: str, where: str) -
 def leaked(said: str, labels: Iterable[str], query: str, document: str, where: str) -> set[str]:
     """Return the words of hidden documents in a text, besides those of the request."""
     said = said.replace("\\", "")  # escapes of the query's quotes
-    for own in sorted((query, document, where), key=len, reverse=True):
+    # A question that is completed from the query has no question mark of it.
+    for own in sorted((query, query.rstrip("?!. "), document, where), key=len, reverse=True):
         said = said.replace(own, "") if own else said
     # The key entities of an answer repeat what the query puts between quotes.
     seen, quoted = seen_with(labels), re.findall('"(.+?)"', query)
